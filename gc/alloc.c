@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// The public allocation functions, but for the inline ones in gc.h, whose slow path is here:
+//
+//   registered and allowed?  ->  collection due?  ->  the engine  ->  collect and try again
+//                                                                 ->  the out-of-memory handler
+//
+// The handler is called without any lock and outside pinned sections: it may longjmp.
+#include "cycle.h"
+#include "engine.h"
+
+#include <string.h>
+
+// Both under handler_lock.
+static pthread_mutex_t handler_lock = PTHREAD_MUTEX_INITIALIZER;
+static tide_oom_handler oom_handler;
+static void *oom_arg;
+
+tide_oom_handler tide_oom_handler_set(tide_oom_handler handler, void *arg) {
+  pthread_mutex_lock(&handler_lock);
+  tide_oom_handler old = oom_handler;
+  oom_handler = handler;
+  oom_arg = arg;
+  pthread_mutex_unlock(&handler_lock);
+  return old;
+}
+
+static RT_COLD void *ask_oom_handler(size_t size) {
+  pthread_mutex_lock(&handler_lock);
+  tide_oom_handler handler = oom_handler;
+  void *arg = oom_arg;
+  pthread_mutex_unlock(&handler_lock);
+  rt_error_set(TIDE_ERR_MEMORY, "no memory for an object of %zu bytes", size);
+  return handler ? handler(size, arg) : NULL;
+}
+
+static void *allocate(const char *what, size_t size, size_t alignment, tide_kind kind) {
+  rt_thread *self = rt_enter(what);
+  if (!self) return NULL;
+  if ((unsigned)kind >= TIDE_KINDS) {
+    rt_error_set(TIDE_ERR_ARGUMENT, "%s: unknown kind %d", what, (int)kind);
+    return NULL;
+  }
+  if (size > gc_engine->largest()) return ask_oom_handler(size);
+  tide_cause cause;
+  if (cycle_due(self, &cause)) cycle_collect(self, cause, 0);
+  uint64_t seen = tide_gc_cycle();
+  void *object = gc_engine->alloc(self, size, alignment, kind);
+  if (RT_LIKELY(object)) return object;
+  if (!cycle_disabled()) {
+    cycle_collect(self, TIDE_CAUSE_MEMORY, seen);
+    gc_engine->finish_sweep(self);
+    object = gc_engine->alloc(self, size, alignment, kind);
+  }
+  return object ? object : ask_oom_handler(size);
+}
+
+void *tide_alloc_slow(size_t size, tide_kind kind) {
+  return allocate("tide_alloc", size, 16, kind);
+}
+
+void *tide_alloc_uncollectable(size_t size) {
+  return tide_alloc_kind(TIDE_UNCOLLECTABLE, size);
+}
+
+void *tide_alloc_aligned(size_t alignment, size_t size, tide_kind kind) {
+  if (!alignment || (alignment & (alignment - 1)) || alignment > (size_t)1 << 30) {
+    rt_error_set(TIDE_ERR_ARGUMENT,
+                 "tide_alloc_aligned: alignment %zu is not a power of two up to 1 GiB", alignment);
+    return NULL;
+  }
+  return allocate("tide_alloc_aligned", size, alignment < 16 ? 16 : alignment, kind);
+}
+
+// ---- Objects --------------------------------------------------------------------------------
+
+static bool find(const char *what, const void *address, engine_object *object) {
+  rt_thread *self = rt_enter(what);
+  return self && gc_engine->find(self, address, object);
+}
+
+size_t tide_size(const void *object) {
+  engine_object o;
+  return find("tide_size", object, &o) && o.start == object ? o.size : 0;
+}
+
+void *tide_base(const void *address) {
+  engine_object o;
+  return find("tide_base", address, &o) ? o.start : NULL;
+}
+
+void tide_free(void *object) {
+  if (!object) return;
+  rt_thread *self = rt_enter("tide_free");
+  if (self && !gc_engine->free(self, object))
+    rt_report("tide_free: %p is not the start of a live object", object);
+}
+
+void *tide_realloc(void *object, size_t size) {
+  if (!object) return tide_alloc(size);
+  if (!size) {
+    tide_free(object);
+    return NULL;
+  }
+  rt_thread *self = rt_enter("tide_realloc");
+  if (!self) return NULL;
+  engine_object old;
+  if (!gc_engine->find(self, object, &old) || old.start != object) {
+    rt_error_set(TIDE_ERR_ARGUMENT, "tide_realloc: %p is not the start of a live object", object);
+    rt_report("%s", tide_error_message());
+    return NULL;
+  }
+  tide_cause cause;
+  if (size > old.size && cycle_due(self, &cause)) cycle_collect(self, cause, 0);
+  if (gc_engine->resize(self, object, size)) return object;
+  void *moved = tide_alloc_kind(old.kind, size);
+  if (!moved) return NULL;
+  memcpy(moved, object, size < old.size ? size : old.size);
+  gc_engine->free(self, object);
+  return moved;
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// What the cycle and the public API need of a heap. The native heap (engine_native.c) is one
+// implementation; pacing, hooks, statistics and everything above know only this.
+//
+// Calls are made by a registered thread that may use the heap and is not pinned, unless said
+// otherwise.
+#ifndef TIDEPOOL_ENGINE_H
+#define TIDEPOOL_ENGINE_H
+
+#include "rt.h"
+#include <tidepool/gc.h>
+
+typedef struct engine_object {
+  void *start;
+  size_t size;
+  tide_kind kind;
+} engine_object;
+
+typedef struct engine_live {
+  uint64_t live_bytes, live_objects, stack_bytes, global_bytes;
+} engine_live;
+
+// The cycle's part of a collection: called with the world stopped, on the collecting thread.
+typedef struct engine_calls {
+  void (*stopped)(const rt_stop *stop);    // nothing is marked yet
+  void (*marked)(const engine_live *live); // the live set is known
+} engine_calls;
+
+typedef struct engine {
+  const char *name;
+  tide_status (*init)(void);
+
+  bool (*attach)(rt_thread *thread);                   // as rt_client's
+  void (*detach)(rt_thread *thread, bool left_behind); //
+  void (*allow)(rt_thread *thread, bool allowed);      //
+  void (*fork_locked)(void);
+  void (*fork_unlock)(bool in_child);
+
+  // NULL: no memory. Starts no collection. alignment: a power of two, 16 for none in particular.
+  void *(*alloc)(rt_thread *self, size_t size, size_t alignment, tide_kind kind);
+  size_t (*largest)(void); // sizes above it cannot be had
+  // The allocated object that holds the address.
+  bool (*find)(rt_thread *self, const void *address, engine_object *object);
+  bool (*free)(rt_thread *self, void *start);                // false: no object starts there
+  bool (*resize)(rt_thread *self, void *start, size_t size); // in place; false: it cannot be done
+
+  size_t (*bytes)(void); // allocated: live at the last collection plus what came since
+  // Marks from the roots, with the world stopped, and frees what is not marked at once or later.
+  void (*collect)(rt_thread *self, const engine_calls *calls);
+  void (*finish_sweep)(rt_thread *self);
+  void (*release)(rt_thread *self); // gives free memory back to the system
+  void (*walk)(rt_thread *self, bool (*fn)(const tide_object *, void *), void *arg);
+  void (*stats)(rt_thread *self, tide_memstats *stats); // the heap's fields
+} engine;
+
+extern const engine engine_native;
+extern const engine *gc_engine; // in force
+
+#endif

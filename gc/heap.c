@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+// Blocks: the reserved range, the frontier, and the runs of free blocks.
+//
+// The range is reserved without memory and made usable from its start as the frontier advances, so
+// the heap is one mapping however much it holds. Free blocks form runs; the first and the last
+// block of a run know its length, so neighbours are joined when a run is given back. Runs are kept
+// in bins by the logarithm of their length.
+//
+// Invariant: no two free runs touch. The frontier is the end of the last block ever used.
+#include "heap.h"
+
+#include <string.h>
+
+heap_state heap = {.lock = RT_PINNED_LOCK_INIT};
+
+// ---- The reserved range ---------------------------------------------------------------------
+
+enum { LARGEST_RESERVE_LOG2 = 42, SMALLEST_RESERVE_LOG2 = 22 }; // 4 TiB to 4 MiB of blocks
+
+static size_t table_bytes(size_t blocks) {
+  size_t page = os_page_bytes();
+  return (blocks * sizeof(heap_block) + page - 1) / page * page;
+}
+static size_t bits_bytes(size_t blocks) {
+  return blocks * HEAP_BIT_WORDS * sizeof(AO_t);
+}
+static size_t layout_bytes(size_t blocks) {
+  // One block more, to align the first.
+  return table_bytes(blocks) + bits_bytes(blocks) + (blocks + 1) * HEAP_BLOCK_BYTES;
+}
+
+static void lay_out(char *start, size_t blocks) {
+  heap.reservation = start;
+  heap.reservation_bytes = layout_bytes(blocks);
+  heap.reserved_blocks = blocks;
+  heap.blocks = (heap_block *)(void *)start;
+  heap.bits = (AO_t *)(void *)(start + table_bytes(blocks));
+  uintptr_t after = (uintptr_t)heap.bits + bits_bytes(blocks);
+  heap.base = (after + HEAP_BLOCK_BYTES - 1) & ~(uintptr_t)(HEAP_BLOCK_BYTES - 1);
+}
+
+// Under RLIMIT_AS at most 3/4 of what is left, so that stacks and malloc find some too.
+static bool reserve(void) {
+  size_t left = os_address_space_left();
+  for (int log2 = LARGEST_RESERVE_LOG2; log2 >= SMALLEST_RESERVE_LOG2; log2--) {
+    for (size_t quarters = 4; quarters > 2; quarters--) { // 4/4, then 3/4 of the power of two
+      size_t blocks = ((size_t)1 << (log2 - HEAP_BLOCK_SHIFT)) / 4 * quarters;
+      if (layout_bytes(blocks) > left / 4 * 3) continue;
+      char *start = os_reserve(layout_bytes(blocks));
+      if (start) {
+        lay_out(start, blocks);
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Makes bytes [from, to) of a part of the range usable; what shares a page with them becomes so
+// too.
+static bool commit_part(void *part, size_t from, size_t to) {
+  size_t page = os_page_bytes();
+  from = from / page * page;
+  to = (to + page - 1) / page * page;
+  return os_commit((char *)part + from, to - from);
+}
+
+static bool commit_blocks(size_t from, size_t to) {
+  return commit_part(heap.blocks, from * sizeof(heap_block), to * sizeof(heap_block)) &&
+         commit_part(heap.bits, bits_bytes(from), bits_bytes(to)) &&
+         commit_part((void *)heap.base, from * HEAP_BLOCK_BYTES, to * HEAP_BLOCK_BYTES);
+}
+
+// Makes blocks usable up to `count` of them from the start. Steps grow with the heap, so that the
+// number of calls stays small and little is made usable in vain; when a step is refused, just what
+// is needed is tried.
+static bool commit(size_t count) {
+  size_t from = heap.committed_blocks;
+  if (count <= from) return true;
+  if (count > heap.reserved_blocks) return false;
+  size_t step = from / 8 < 16 ? 16 : from / 8 > 1024 ? 1024 : from / 8;
+  size_t to = count > from + step ? count : from + step;
+  if (to > heap.reserved_blocks) to = heap.reserved_blocks;
+  if (!commit_blocks(from, to)) {
+    to = count;
+    if (!commit_blocks(from, to)) return false;
+  }
+  heap.committed_blocks = to;
+  return true;
+}
+
+tide_status heap_init(void) {
+  if (heap.committed_blocks) return TIDE_OK; // a start that failed further on
+  for (int kind = 0; kind < TIDE_KINDS; kind++)
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
+      heap.lists[kind][i].lock = (rt_pinned_lock)RT_PINNED_LOCK_INIT;
+  if (!reserve() || !commit(1))
+    return rt_error_set(TIDE_ERR_MEMORY, "no address space for the heap (tried down to %d MiB)",
+                        1 << (SMALLEST_RESERVE_LOG2 - 20));
+  heap.extent = HEAP_BLOCK_BYTES; // block 0 is never used
+  return TIDE_OK;
+}
+
+// ---- Free runs ------------------------------------------------------------------------------
+
+static unsigned bin_of(size_t run) {
+  return 63u - (unsigned)__builtin_clzl(run);
+}
+
+static void unlink_run(heap_block *first) {
+  heap_block *blocks = heap.blocks;
+  if (first->prev)
+    blocks[first->prev].next = first->next;
+  else
+    heap.bins[bin_of(first->run)] = first->next;
+  if (first->next) blocks[first->next].prev = first->prev;
+  heap.free_blocks -= first->run;
+}
+
+// The blocks' dirty flags stay as they are.
+static void link_run(block_index index, size_t run) {
+  heap_block *first = &heap.blocks[index];
+  block_index *bin = &heap.bins[bin_of(run)];
+  first->run = heap.blocks[index + run - 1].run = (uint32_t)run;
+  first->next = *bin;
+  first->prev = 0;
+  if (*bin) heap.blocks[*bin].prev = index;
+  *bin = index;
+  heap.free_blocks += run;
+}
+
+static block_index frontier(void) {
+  return (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
+}
+
+static void clear_block(heap_block *block, block_state state) {
+  uint8_t dirty = block->dirty;
+  memset(block, 0, sizeof *block);
+  block->state = (uint8_t)state;
+  block->dirty = dirty;
+}
+
+void heap_give_blocks(block_index first, size_t blocks, bool dirty) {
+  for (size_t i = 0; i < blocks; i++) {
+    heap_block *block = &heap.blocks[first + i];
+    if (dirty) block->dirty = 1;
+    heap.free_dirty_blocks += block->dirty;
+    clear_block(block, BLOCK_FREE);
+  }
+  block_index end = first + (block_index)blocks;
+  if (end < frontier() && heap.blocks[end].state == BLOCK_FREE) {
+    size_t run = heap.blocks[end].run;
+    unlink_run(&heap.blocks[end]);
+    blocks += run;
+  }
+  if (heap.blocks[first - 1].state == BLOCK_FREE) { // block 0 is unused: there always is one
+    size_t run = heap.blocks[first - 1].run;
+    first -= (block_index)run;
+    unlink_run(&heap.blocks[first]);
+    blocks += run;
+  }
+  link_run(first, blocks);
+}
+
+// Takes `blocks` blocks of a free run from `at` on, and gives the rest of the run back.
+static void carve(block_index run_first, block_index at, size_t blocks, bool *zeroed) {
+  size_t run = heap.blocks[run_first].run;
+  unlink_run(&heap.blocks[run_first]);
+  if (at > run_first) link_run(run_first, at - run_first);
+  size_t rest = run_first + run - (at + blocks);
+  if (rest) link_run(at + (block_index)blocks, rest);
+  *zeroed = true;
+  for (size_t i = 0; i < blocks; i++) {
+    heap_block *block = &heap.blocks[at + i];
+    heap.free_dirty_blocks -= block->dirty;
+    if (block->dirty) *zeroed = false;
+    block->state = BLOCK_TAKEN; // at once: a neighbour that is given back must not be joined to it
+  }
+}
+
+// The first index from `index` on whose address is a multiple of `alignment` blocks.
+static block_index align_index(block_index index, size_t alignment) {
+  uintptr_t base = heap.base >> HEAP_BLOCK_SHIFT;
+  return (block_index)((base + index + alignment - 1) / alignment * alignment - base);
+}
+
+static block_index take_free_run(size_t blocks, size_t alignment, bool *zeroed) {
+  // From the bin where the first run may fit: its own bin is searched, in any higher one the first
+  // run fits but for the alignment.
+  for (unsigned bin = bin_of(blocks); bin < HEAP_BINS; bin++)
+    for (block_index i = heap.bins[bin]; i; i = heap.blocks[i].next) {
+      block_index at = align_index(i, alignment);
+      if (at + blocks > i + heap.blocks[i].run) continue;
+      carve(i, at, blocks, zeroed);
+      return at;
+    }
+  return 0;
+}
+
+// Makes `more` blocks at the frontier free ones; heap_give_blocks joins them to a run before them.
+static void advance(size_t more) {
+  block_index old = frontier();
+  heap.extent += more << HEAP_BLOCK_SHIFT;
+  heap_give_blocks(old, more, false);
+}
+
+block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *zeroed) {
+  if (blocks > heap.reserved_blocks) return 0;
+  block_index at = take_free_run(blocks, alignment, zeroed);
+  if (at || !grow) return at;
+  // A free run that ends at the frontier is the beginning of what we take.
+  block_index from = frontier();
+  if (heap.blocks[from - 1].state == BLOCK_FREE) from -= heap.blocks[from - 1].run;
+  at = align_index(from, alignment);
+  if (!commit(at + blocks)) return 0;
+  advance(at + blocks - frontier());
+  carve(from, at, blocks, zeroed);
+  return at;
+}
+
+bool heap_extend_blocks(block_index after, size_t more, bool *zeroed) {
+  block_index at = after + 1;
+  if (at == frontier()) {
+    if (!commit(at + more)) return false;
+    advance(more);
+  }
+  if (heap.blocks[at].state != BLOCK_FREE || heap.blocks[at].run < more) return false;
+  carve(at, at, more, zeroed);
+  return true;
+}
+
+void heap_release_free(void) {
+  for (unsigned bin = 0; bin < HEAP_BINS; bin++)
+    for (block_index i = heap.bins[bin]; i; i = heap.blocks[i].next) {
+      heap_block *first = &heap.blocks[i];
+      size_t dirty = 0;
+      for (uint32_t k = 0; k < first->run; k++) dirty += first[k].dirty;
+      if (!dirty || !os_release((void *)block_address(i), first->run * HEAP_BLOCK_BYTES)) continue;
+      for (uint32_t k = 0; k < first->run; k++) first[k].dirty = 0;
+      heap.free_dirty_blocks -= dirty;
+    }
+}
+
+// ---- Chains of small blocks -----------------------------------------------------------------
+
+void block_chain_push(block_chain *chain, heap_block *block) {
+  block_index index = block_index_of(block);
+  block->next = chain->first;
+  chain->first = index;
+  if (!chain->last) chain->last = index;
+}
+
+heap_block *block_chain_pop(block_chain *chain) {
+  if (!chain->first) return NULL;
+  heap_block *block = &heap.blocks[chain->first];
+  chain->first = block->next;
+  if (!chain->first) chain->last = 0;
+  block->next = 0;
+  return block;
+}
+
+void block_chain_append(block_chain *to, block_chain *from) {
+  if (!from->first) return;
+  if (to->last)
+    heap.blocks[to->last].next = from->first;
+  else
+    to->first = from->first;
+  to->last = from->last;
+  *from = (block_chain){0, 0};
+}
+
+// ---- Fork -----------------------------------------------------------------------------------
+
+void heap_locks_take(void) {
+  for (int kind = 0; kind < TIDE_KINDS; kind++)
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) rt_pinned_lock_take(&heap.lists[kind][i].lock);
+  rt_pinned_lock_take(&heap.lock);
+}
+
+void heap_locks_give(void) {
+  rt_pinned_lock_give(&heap.lock);
+  for (int kind = TIDE_KINDS; kind-- > 0;)
+    for (int i = TIDE_SIZE_CLASSES; i-- > 0;) rt_pinned_lock_give(&heap.lists[kind][i].lock);
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+// The native heap: its types and what its files share. Read this before heap.c, alloc.c, large.c,
+// mark.c and sweep.c.
+//
+// One range of address space is reserved at start. It holds, one after the other, the table of
+// blocks, the bits, and the blocks of 64 KiB themselves; a block's entry and its bits are found by
+// shifting its address. Block 0 is never used: 0 means "none", and no object starts where the heap
+// does, so the collector's own notes do not look like references.
+//
+//   address - base < extent           "is this word a heap address"
+//   (address - base) >> 16            its block
+//   offset in block x reciprocal      its slot
+//   bits of the slot                  allocated? marked?
+//
+// A *small* block is cut into slots of one size class and one kind. A *large* object has one or
+// more blocks of its own and counts as one slot. Free blocks form runs.
+//
+// Life of a small block: a run of one free block is taken (heap_take_blocks); a thread owns it and
+// allocates in it, run of slots by run of slots, until it is full; then it is on its class's full
+// list. After the next marking every block is on the unswept list, and whoever needs a block of the
+// class sweeps it: what is allocated becomes what is marked. A block with room is owned again, one
+// without goes to the full list, an empty one back to the free runs.
+//
+// Locks, all pinned, outermost first: size_list.lock > heap_lock. A block's state, class and kind
+// change under heap_lock; its allocated bits by atomic operations, because its owner claims slots
+// while another thread may free one; its marked bits only while the world is stopped, or by the
+// sweep under the class's lock.
+#ifndef TIDEPOOL_HEAP_H
+#define TIDEPOOL_HEAP_H
+
+#include "rt.h"
+#include "size_class.h"
+
+_Static_assert(sizeof(void *) == 8 && sizeof(AO_t) == 8, "Tidepool needs a 64-bit machine");
+
+#define HEAP_BLOCK_SHIFT 16
+#define HEAP_BLOCK_BYTES ((size_t)1 << HEAP_BLOCK_SHIFT)
+#define HEAP_PAGE_BYTES  ((size_t)4096) // large objects are rounded up to these
+#define HEAP_SLOTS_MAX   (HEAP_BLOCK_BYTES / 16)
+#define HEAP_BIT_WORDS   (2 * HEAP_SLOTS_MAX / 64) // of a block: allocated, marked, in turn
+
+typedef uint32_t block_index; // 0: none
+
+typedef enum block_state {
+  BLOCK_UNUSED, // past the frontier
+  BLOCK_FREE,
+  BLOCK_TAKEN, // taken out of the free runs, not yet in use; only inside a pinned section
+  BLOCK_SMALL,
+  BLOCK_LARGE,      // the first block of a large object
+  BLOCK_LARGE_REST, // the others
+} block_state;
+
+// One cache line; what marking needs comes first.
+typedef struct heap_block {
+  uint8_t state; // block_state
+  uint8_t kind;  // tide_kind
+  uint8_t size_class;
+  uint8_t owned;       // small: a thread allocates in it
+  uint32_t reciprocal; // small: ceil(2^32 / object_bytes); large: 0
+  uint32_t slots;      // small: that fit; large: 1; else 0
+  block_index head;    // large rest: the object's first block
+  size_t object_bytes; // small: of a slot; large: usable
+  block_index next;    // in its list
+  block_index prev;    // free and large lists
+  uint32_t run;        // free: blocks in the run, at its first and last block; large: its blocks
+  uint8_t dirty;       // free: may hold other than zeros
+  uint8_t zeroed;      // small: slots never used so far are zeros
+  uint8_t list;        // large: which of heap.large it is on
+  uint8_t unused[1];
+  uint32_t swept; // the marking after which it was last swept; see block_unswept
+  uint8_t spare[20];
+} heap_block;
+_Static_assert(sizeof(heap_block) == 64, "one cache line");
+
+// Of one size class and kind. A block of theirs is owned by a thread or on one of these lists.
+typedef struct block_chain {
+  block_index first, last;
+} block_chain;
+
+typedef struct size_list {
+  rt_pinned_lock lock;
+  block_chain unswept; // filled only while the world is stopped
+  block_chain partial; // swept, with room
+  block_chain full;    // swept or just filled, without
+  uint64_t frees;      // slots freed since the start
+} __attribute__((aligned(64))) size_list;
+
+// Large objects: two lists that change roles at each marking, as all are swept by then.
+enum { LARGE_EVEN, LARGE_ODD, LARGE_UNCOLLECTABLE, LARGE_LISTS };
+enum { HEAP_BINS = 32 }; // free runs by the logarithm of their length
+
+typedef struct heap {
+  uintptr_t base; // of block 0
+  size_t extent;  // bytes from base to the frontier: blocks that have ever been used
+  heap_block *blocks;
+  AO_t *bits; // HEAP_BIT_WORDS for each block
+
+  size_t reserved_blocks;
+  size_t committed_blocks; // from 0; extent <= committed <= reserved
+  void *reservation;
+  size_t reservation_bytes;
+
+  size_list lists[TIDE_KINDS][TIDE_SIZE_CLASSES];
+  rt_pinned_lock lock;         // "heap_lock": what follows, and the blocks' states
+  block_index bins[HEAP_BINS]; // doubly linked
+  block_index large[LARGE_LISTS];
+  size_t free_blocks, free_dirty_blocks;
+  uint64_t large_mallocs, large_frees, large_total_bytes, large_freed_bytes;
+
+  uint32_t markings; // so far; changed while the world is stopped
+  AO_t bytes;        // allocated: live at the last cycle, plus since, less what was freed by hand
+} heap_state;
+
+extern heap_state heap;
+
+// A thread's part of the heap.
+typedef struct heap_local {
+  tide_cache cache;                                // its runs
+  uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]; // slots that its runs have had
+  uint64_t allocations;                            // for TIDE_DEBUG=stress=N
+  struct heap_local *next_free;
+} heap_local;
+
+static inline heap_local *heap_local_of(const rt_thread *thread) {
+  return thread->client;
+}
+
+// ---- Finding --------------------------------------------------------------------------------
+
+static inline uintptr_t block_address(block_index index) {
+  return heap.base + ((uintptr_t)index << HEAP_BLOCK_SHIFT);
+}
+static inline block_index block_index_of(const heap_block *block) {
+  return (block_index)(block - heap.blocks);
+}
+// The slot's pair of words, allocated then marked, is bits + 2 * (slot / 64).
+static inline AO_t *block_bits(block_index index) {
+  return heap.bits + (size_t)index * HEAP_BIT_WORDS;
+}
+static inline bool block_unswept(const heap_block *block) {
+  return block->swept != heap.markings;
+}
+static inline int large_swept_list(void) {
+  return heap.markings & 1 ? LARGE_ODD : LARGE_EVEN;
+}
+static inline int large_unswept_list(void) {
+  return heap.markings & 1 ? LARGE_EVEN : LARGE_ODD;
+}
+static inline bool heap_holds(uintptr_t word) {
+  return word - heap.base < heap.extent;
+}
+
+typedef struct heap_ref {
+  heap_block *block;
+  AO_t *bits; // the slot's pair of words
+  AO_t mask;  // the slot's bit in both
+  uintptr_t start;
+} heap_ref;
+
+// The slot that holds a word which passes heap_holds; false when it is in none. A slot is not
+// necessarily an object: see heap_ref_allocated.
+static inline bool heap_find(uintptr_t word, heap_ref *ref) {
+  size_t offset = word - heap.base;
+  block_index index = (block_index)(offset >> HEAP_BLOCK_SHIFT);
+  heap_block *block = &heap.blocks[index];
+  uint32_t within = (uint32_t)offset & (HEAP_BLOCK_BYTES - 1);
+  if (block->reciprocal) { // small
+    uint32_t slot = (uint32_t)(((uint64_t)within * block->reciprocal) >> 32);
+    if (RT_UNLIKELY(slot >= block->slots)) return false;
+    ref->start = block_address(index) + (uintptr_t)slot * block->object_bytes;
+    ref->bits = block_bits(index) + 2 * (slot / 64);
+    ref->mask = (AO_t)1 << (slot % 64);
+  } else {
+    if (block->state == BLOCK_LARGE_REST) {
+      index = block->head;
+      block = &heap.blocks[index];
+    }
+    // The end itself counts (see gc.h); what lies between it and the last block's end does not.
+    if (!block->slots || word - block_address(index) > block->object_bytes) return false;
+    ref->start = block_address(index);
+    ref->bits = block_bits(index);
+    ref->mask = 1;
+  }
+  ref->block = block;
+  return true;
+}
+
+static inline bool heap_ref_allocated(const heap_ref *ref) {
+  return ref->bits[0] & ref->mask;
+}
+static inline bool heap_ref_marked(const heap_ref *ref) {
+  return ref->bits[1] & ref->mask;
+}
+
+// ---- heap.c: blocks -------------------------------------------------------------------------
+
+tide_status heap_init(void);
+// A run of `blocks` blocks, the first at a multiple of `alignment` blocks; 0: no memory. *zeroed
+// says whether all of it is known to be zeros. heap_lock is held. With grow false only free runs
+// are used, not new ones from past the frontier.
+block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *zeroed);
+void heap_give_blocks(block_index first, size_t blocks, bool dirty); // heap_lock held
+// Takes the `more` blocks that follow `after`, if they are a free run or the frontier.
+bool heap_extend_blocks(block_index after, size_t more, bool *zeroed); // heap_lock held
+// Gives the memory of free runs back to the system.
+void heap_release_free(void);
+void block_chain_push(block_chain *chain, heap_block *block);
+heap_block *block_chain_pop(block_chain *chain);
+void block_chain_append(block_chain *to, block_chain *from); // empties from
+void heap_locks_take(void);                                  // all of them, for fork
+void heap_locks_give(void);
+
+// ---- small.c: slots -------------------------------------------------------------------------
+
+// A slot, zeroed unless its kind is TIDE_LEAF; NULL: no memory. The caller is not pinned.
+void *small_alloc(rt_thread *self, unsigned size_class, tide_kind kind);
+void small_free(const heap_ref *ref); // pinned
+bool small_attach(rt_thread *thread);
+void small_detach(rt_thread *thread, bool left_behind);
+void small_allow(rt_thread *thread, bool allowed);
+void small_lock_take(void); // of the threads' records, for fork; outside the heap's locks
+void small_lock_give(void);
+void small_after_fork(void);
+size_t small_locals_mapped_bytes(void);
+// With the world stopped, before and after marking: takes the unused rest of every thread's runs
+// out of the allocated bits, so that nothing marks it, and puts it back (and says how many bytes it
+// is). With sweep, the blocks that threads own are swept in between: later the sweep would take the
+// rest of the run for garbage.
+void small_hide_runs(void);
+size_t small_show_runs(bool sweep);
+// Adds the slots that were ever handed out. rt_world_lock is held.
+void small_add_claimed(uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]);
+
+// ---- large.c --------------------------------------------------------------------------------
+
+void *large_alloc(rt_thread *self, size_t size, size_t alignment, tide_kind kind);
+void large_free(const heap_ref *ref);         // pinned
+void large_link(heap_block *block, int list); // heap_lock held, as for the next two
+void large_unlink(heap_block *block);
+void large_release(heap_block *block); // its blocks become free
+// Changes an object's size in place; false: it cannot be done.
+bool large_resize(rt_thread *self, const heap_ref *ref, size_t size);
+
+// ---- sweep.c --------------------------------------------------------------------------------
+
+enum {
+  SWEEP_STEP = 64
+}; // blocks that one allocation sweeps at the most before it takes new memory
+
+void sweep_block(size_list *list, heap_block *block); // list's lock held; or the world stopped
+bool block_has_room(const heap_block *block);
+bool block_is_empty(const heap_block *block);
+// Sweeps up to `steps` large objects (heap_lock held) and returns whether any are left.
+bool sweep_large(unsigned steps);
+// Sweeps up to `steps` blocks of any class to find empty ones; false: none are left to sweep.
+// Pinned.
+bool sweep_some(unsigned steps);
+void sweep_finish(rt_thread *self); // everything; not pinned
+void sweep_prepare(void);           // world stopped, everything marked: all blocks become unswept
+
+// ---- mark.c ---------------------------------------------------------------------------------
+
+typedef struct mark_result {
+  uint64_t live_bytes, live_objects, stack_bytes, global_bytes;
+} mark_result;
+
+tide_status mark_init(void);
+void mark_all(mark_result *result); // world stopped, inside rt_with_registers_on_stack
+uint64_t mark_stack_mapped_bytes(void);
+
+// ---- verify.c -------------------------------------------------------------------------------
+
+void verify_heap(const mark_result *result); // world stopped, after mark_all; aborts at a fault
+
+#endif

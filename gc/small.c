@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT
+// Small objects: how a thread gets the runs of free slots that tide_alloc moves through.
+//
+// A thread owns at most one block of each class and kind. It looks for the next run of free slots
+// in the block's allocated bits, claims the run by setting the bits of all its slots, zeroes it,
+// and hands it to the inline allocator, which then needs neither lock nor bits. When the block has
+// no more, the thread takes another: one with room, one that becomes so by being swept, an empty
+// one.
+//
+// What if the thread is stopped? Outside this file it may be between reading run.next and writing
+// it back (tide_alloc): so a collection leaves a thread's runs alone. It only takes the unused
+// slots of each run out of the allocated bits while it marks, and puts them back. Inside this file
+// the thread is pinned. If it is cut off by a fork, its runs stay allocated in the child until the
+// next sweep.
+#include "heap.h"
+
+#include <string.h>
+
+// A run is at least one slot and otherwise at most this long: short enough to be still in the first
+// level cache, zeroed, when it is used.
+enum { RUN_BYTES = 4096 };
+
+// Where a thread may not allocate, its cache is this one: every run is spent.
+static tide_cache spent;
+__thread tide_cache *tide_cache_current __attribute__((tls_model("initial-exec"))) =
+    (tide_cache *)&spent;
+
+static rt_pinned_lock locals_lock = RT_PINNED_LOCK_INIT;
+static heap_local *free_locals; // to use again, under locals_lock
+static AO_t locals_mapped_bytes;
+static heap_local retired; // the counts of threads that have gone, under locals_lock
+
+void small_lock_take(void) {
+  rt_pinned_lock_take(&locals_lock);
+}
+void small_lock_give(void) {
+  rt_pinned_lock_give(&locals_lock);
+}
+size_t small_locals_mapped_bytes(void) {
+  return AO_load(&locals_mapped_bytes);
+}
+
+// ---- Threads --------------------------------------------------------------------------------
+
+bool small_attach(rt_thread *thread) {
+  rt_pinned_lock_take(&locals_lock);
+  heap_local *local = free_locals;
+  if (local) free_locals = local->next_free;
+  rt_pinned_lock_give(&locals_lock);
+  if (!local) {
+    size_t bytes = (sizeof *local + 4095) / 4096 * 4096;
+    local = os_map(bytes);
+    if (!local) return false;
+    AO_fetch_and_add(&locals_mapped_bytes, bytes);
+  }
+  memset(local, 0, sizeof *local);
+  for (int kind = 0; kind < TIDE_KINDS; kind++)
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
+      local->cache.runs[kind][i].size = size_class_bytes[i];
+  thread->client = local;
+  return true;
+}
+
+void small_allow(rt_thread *thread, bool allowed) {
+  tide_cache_current = allowed ? &heap_local_of(thread)->cache : &spent;
+}
+
+static void set_bits(AO_t *bits, uint32_t from, uint32_t to, bool value);
+
+static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
+  tide_run *run = &local->cache.runs[kind][size_class];
+  if (!run->block) return;
+  heap_block *block = &heap.blocks[run->block];
+  size_list *list = &heap.lists[kind][size_class];
+  uint32_t unused = (uint32_t)((size_t)(run->limit - run->next) / run->size);
+  rt_pinned_lock_take(&list->lock);
+  set_bits(block_bits(run->block), run->slot - unused, run->slot, false);
+  local->claimed[kind][size_class] -= unused;
+  AO_fetch_and_add(&heap.bytes, (AO_t)0 - unused * run->size);
+  block->owned = 0;
+  block->zeroed = 0; // the slots given back may have been handed out before
+  block_chain_push(block_has_room(block) ? &list->partial : &list->full, block);
+  rt_pinned_lock_give(&list->lock);
+}
+
+void small_detach(rt_thread *thread, bool left_behind) {
+  heap_local *local = heap_local_of(thread);
+  for (int kind = 0; kind < TIDE_KINDS; kind++)
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
+      if (!left_behind) give_up_run(local, (tide_kind)kind, i);
+  rt_pinned_lock_take(&locals_lock);
+  for (int kind = 0; kind < TIDE_KINDS; kind++)
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) retired.claimed[kind][i] += local->claimed[kind][i];
+  local->next_free = free_locals;
+  free_locals = local;
+  rt_pinned_lock_give(&locals_lock);
+}
+
+void small_add_claimed(uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]) {
+  for (int kind = 0; kind < TIDE_KINDS; kind++)
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
+      claimed[kind][i] += retired.claimed[kind][i];
+      for (rt_thread *thread = rt_threads(); thread; thread = thread->next) {
+        const heap_local *local = heap_local_of(thread);
+        const tide_run *run = &local->cache.runs[kind][i];
+        // The owner may be moving next and limit: what is left is between nothing and one run.
+        size_t left = (size_t)(run->limit - run->next);
+        if (left > RUN_BYTES && left > run->size) left = 0;
+        claimed[kind][i] += local->claimed[kind][i] - left / run->size;
+      }
+    }
+}
+
+// In the child of a fork, before the threads left behind are detached: blocks that no thread of the
+// child owns go to their class's full list, whatever state their owner's run was in.
+void small_after_fork(void) {
+  rt_thread *self = rt_self();
+  block_index end = (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
+  for (block_index i = 1; i < end; i++) {
+    heap_block *block = &heap.blocks[i];
+    if (block->state == BLOCK_TAKEN) heap_give_blocks(i, 1, true);
+    if (block->state != BLOCK_SMALL || !block->owned) continue;
+    if (self && heap_local_of(self)->cache.runs[block->kind][block->size_class].block == i)
+      continue;
+    block->owned = 0;
+    block->zeroed = 0;
+    block_chain_push(&heap.lists[block->kind][block->size_class].full, block);
+  }
+}
+
+// ---- Bits -----------------------------------------------------------------------------------
+
+// Sets or clears the allocated bits of slots [from, to).
+static void set_bits(AO_t *bits, uint32_t from, uint32_t to, bool value) {
+  while (from < to) {
+    uint32_t word_end = (from | 63) + 1;
+    uint32_t n = (word_end < to ? word_end : to) - from;
+    AO_t mask = (n == 64 ? ~(AO_t)0 : (((AO_t)1 << n) - 1)) << (from % 64);
+    // Atomic: another thread may be freeing a slot of the same word. No order is needed: what a
+    // slot holds is handed over by other means.
+    if (value)
+      AO_or(&bits[2 * (from / 64)], mask);
+    else
+      AO_and(&bits[2 * (from / 64)], ~mask);
+    from += n;
+  }
+}
+
+// The first free slot from `from` on, or block->slots; *count, at least 1, how many follow each
+// other from there, at most `most`.
+static uint32_t find_free_slots(const heap_block *block, const AO_t *bits, uint32_t from,
+                                uint32_t most, uint32_t *count) {
+  uint32_t slots = block->slots;
+  while (from < slots) {
+    // Acquire: pairs with the release in small_free.
+    AO_t free = ~AO_load_acquire(&bits[2 * (from / 64)]) >> (from % 64);
+    if (free) {
+      from += (uint32_t)__builtin_ctzl(free);
+      break;
+    }
+    from = (from | 63) + 1;
+  }
+  if (from >= slots) return slots;
+  if (most > slots - from) most = slots - from;
+  uint32_t n = 0;
+  while (n < most) {
+    AO_t taken = AO_load_acquire(&bits[2 * ((from + n) / 64)]) >> ((from + n) % 64);
+    if (taken) {
+      n += (uint32_t)__builtin_ctzl(taken);
+      break;
+    }
+    n = ((from + n) | 63) + 1 - from;
+  }
+  *count = n < most ? n : most;
+  return from;
+}
+
+bool block_has_room(const heap_block *block) {
+  uint32_t count;
+  return find_free_slots(block, block_bits(block_index_of(block)), 0, 1, &count) < block->slots;
+}
+
+// ---- Blocks ---------------------------------------------------------------------------------
+
+// Makes a block that was taken one of slots, owned by the caller.
+static void format_block(heap_block *block, unsigned size_class, tide_kind kind, bool zeroed) {
+  uint32_t bytes = size_class_bytes[size_class];
+  memset(block_bits(block_index_of(block)), 0, HEAP_BIT_WORDS * sizeof(AO_t));
+  block->kind = (uint8_t)kind;
+  block->size_class = (uint8_t)size_class;
+  block->object_bytes = bytes;
+  block->slots = (uint32_t)(HEAP_BLOCK_BYTES / bytes);
+  block->zeroed = zeroed;
+  block->dirty = 1;
+  block->swept = heap.markings;
+  block->owned = 1;
+  block->next = block->prev = 0;
+  // Rounded up; exact for every offset in a block: offset x (reciprocal x bytes - 2^32) < 2^32, as
+  // both factors are at most 2^16 and below 2^16.
+  block->reciprocal = (uint32_t)((((uint64_t)1 << 32) + bytes - 1) / bytes);
+  block->state = BLOCK_SMALL;
+}
+
+// The next block of the list with room, sweeping a bounded number of them. The list's lock is held.
+static heap_block *next_with_room(size_list *list) {
+  heap_block *block = block_chain_pop(&list->partial);
+  if (block) return block;
+  for (unsigned steps = 0; steps < SWEEP_STEP; steps++) {
+    block = block_chain_pop(&list->unswept);
+    if (!block) return NULL;
+    sweep_block(list, block);
+    if (block_has_room(block)) return block;
+    block_chain_push(&list->full, block);
+  }
+  return NULL;
+}
+
+static heap_block *fresh_block(unsigned size_class, tide_kind kind) {
+  bool zeroed = false;
+  rt_pinned_lock_take(&heap.lock);
+  block_index index = heap_take_blocks(1, 1, false, &zeroed);
+  rt_pinned_lock_give(&heap.lock);
+  // Before new memory is used, some blocks of other classes are swept: they may turn out empty.
+  while (!index) {
+    bool more = sweep_some(SWEEP_STEP);
+    rt_pinned_lock_take(&heap.lock);
+    index = heap_take_blocks(1, 1, true, &zeroed);
+    rt_pinned_lock_give(&heap.lock);
+    if (!more) break;
+  }
+  if (!index) return NULL;
+  heap_block *block = &heap.blocks[index];
+  format_block(block, size_class, kind, zeroed);
+  return block;
+}
+
+// ---- Runs -----------------------------------------------------------------------------------
+
+// Looks for a run in the block that the thread owns. Gives the block up when there is none.
+static bool next_run_in_block(heap_local *local, unsigned size_class, tide_kind kind, bool single) {
+  tide_run *run = &local->cache.runs[kind][size_class];
+  if (!run->block) return false;
+  heap_block *block = &heap.blocks[run->block];
+  AO_t *bits = block_bits(run->block);
+  uint32_t most = single || run->size >= RUN_BYTES ? 1 : (uint32_t)(RUN_BYTES / run->size);
+  uint32_t count, slot = find_free_slots(block, bits, run->slot, most, &count);
+  if (slot >= block->slots) {
+    size_list *list = &heap.lists[kind][size_class];
+    run->block = 0;
+    run->next = run->limit = NULL;
+    block->zeroed = 0;
+    rt_pinned_lock_take(&list->lock);
+    block->owned = 0;
+    block_chain_push(&list->full, block);
+    rt_pinned_lock_give(&list->lock);
+    return false;
+  }
+  set_bits(bits, slot, slot + count, true);
+  char *start = (char *)block_address(run->block) + (size_t)slot * run->size;
+  size_t bytes = count * run->size;
+  if (kind != TIDE_LEAF && !block->zeroed) memset(start, 0, bytes);
+  run->slot = slot + count;
+  run->next = start;
+  run->limit = start + bytes;
+  local->claimed[kind][size_class] += count;
+  AO_fetch_and_add(&heap.bytes, bytes);
+  return true;
+}
+
+static bool own_block(heap_local *local, unsigned size_class, tide_kind kind) {
+  size_list *list = &heap.lists[kind][size_class];
+  rt_pinned_lock_take(&list->lock);
+  heap_block *block = next_with_room(list);
+  if (block) block->owned = 1;
+  rt_pinned_lock_give(&list->lock);
+  if (!block) {
+    block = fresh_block(size_class, kind);
+    if (!block) return false;
+  }
+  tide_run *run = &local->cache.runs[kind][size_class];
+  run->block = block_index_of(block);
+  run->slot = 0;
+  run->next = run->limit = NULL;
+  return true;
+}
+
+void *small_alloc(rt_thread *self, unsigned size_class, tide_kind kind) {
+  heap_local *local = heap_local_of(self);
+  tide_run *run = &local->cache.runs[kind][size_class];
+  bool single = rt_options.stress != 0; // so that every allocation is seen
+  rt_pin(self);
+  void *object = NULL;
+  // Another thread of this one's (a signal, a hook) cannot have filled the run meanwhile; but a
+  // collection between the inline allocator and here may have left it as it was, with slots in it.
+  while (run->next == run->limit && !next_run_in_block(local, size_class, kind, single))
+    if (!own_block(local, size_class, kind)) break;
+  if (run->next != run->limit) {
+    object = run->next;
+    run->next += run->size;
+  }
+  rt_unpin(self);
+  return object;
+}
+
+void small_free(const heap_ref *ref) {
+  heap_block *block = ref->block;
+  size_list *list = &heap.lists[block->kind][block->size_class];
+  rt_pinned_lock_take(&list->lock);
+  sweep_block(list, block); // a later sweep would give the slot its allocated bit back
+  list->frees++;
+  rt_pinned_lock_give(&list->lock);
+  if (rt_options.poison) memset((void *)ref->start, 0xdb, block->object_bytes);
+  // Release: pairs with the owner's look at the bits; what we wrote into the slot comes first.
+  AO_and_release(&ref->bits[0], ~ref->mask);
+  AO_fetch_and_add(&heap.bytes, (AO_t)0 - block->object_bytes);
+}
+
+// ---- Around marking -------------------------------------------------------------------------
+
+// Sets or clears the allocated bits of what is left of every thread's runs; returns its bytes.
+static size_t for_each_unused_run(bool show, bool sweep) {
+  size_t bytes = 0;
+  for (rt_thread *thread = rt_threads(); thread; thread = thread->next)
+    for (int kind = 0; kind < TIDE_KINDS; kind++)
+      for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
+        tide_run *run = &heap_local_of(thread)->cache.runs[kind][i];
+        if (!run->block) continue;
+        if (sweep) sweep_block(&heap.lists[kind][i], &heap.blocks[run->block]);
+        uint32_t unused = (uint32_t)((size_t)(run->limit - run->next) / run->size);
+        set_bits(block_bits(run->block), run->slot - unused, run->slot, show);
+        bytes += unused * run->size;
+      }
+  return bytes;
+}
+
+void small_hide_runs(void) {
+  for_each_unused_run(false, false);
+}
+size_t small_show_runs(bool sweep) {
+  return for_each_unused_run(true, sweep);
+}

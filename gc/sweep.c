@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// Sweeping: what is allocated becomes what was marked.
+//
+// After marking, every small block that no thread owns is on its class's unswept list and every
+// large object on the large unswept list. They are swept by whoever needs room (small.c, large.c),
+// a bounded number at a time, and the rest before the next marking. Sweeping a block touches its
+// bits, not its objects.
+#include "heap.h"
+
+#include <string.h>
+
+static void poison_slots(const heap_block *block, uint32_t first, AO_t freed) {
+  char *start = (char *)block_address(block_index_of(block));
+  for (; freed; freed &= freed - 1) {
+    size_t slot = first + (uint32_t)__builtin_ctzl(freed);
+    memset(start + slot * block->object_bytes, 0xdb, block->object_bytes);
+  }
+}
+
+void sweep_block(size_list *list, heap_block *block) {
+  if (!block_unswept(block)) return; // a look at one of its objects has swept it
+  AO_t *bits = block_bits(block_index_of(block));
+  block->swept = heap.markings;
+  for (uint32_t slot = 0; slot < block->slots; slot += 64, bits += 2) {
+    AO_t freed = bits[0] & ~bits[1];
+    if (freed) {
+      list->frees += (uint64_t)__builtin_popcountl(freed);
+      if (RT_UNLIKELY(rt_options.poison)) poison_slots(block, slot, freed);
+    }
+    bits[0] = bits[1];
+    bits[1] = 0;
+  }
+}
+
+bool block_is_empty(const heap_block *block) {
+  const AO_t *bits = block_bits(block_index_of(block));
+  for (uint32_t slot = 0; slot < block->slots; slot += 64, bits += 2)
+    if (bits[0]) return false;
+  return true;
+}
+
+// Sweeps one block of the list, if it has an unswept one, and puts it where it belongs.
+static bool sweep_one(size_list *list) {
+  rt_pinned_lock_take(&list->lock);
+  heap_block *block = block_chain_pop(&list->unswept);
+  if (block) {
+    sweep_block(list, block);
+    if (block_is_empty(block)) {
+      rt_pinned_lock_take(&heap.lock);
+      heap_give_blocks(block_index_of(block), 1, true);
+      rt_pinned_lock_give(&heap.lock);
+    } else {
+      block_chain_push(block_has_room(block) ? &list->partial : &list->full, block);
+    }
+  }
+  rt_pinned_lock_give(&list->lock);
+  return block;
+}
+
+bool sweep_large(unsigned steps) {
+  const block_index *unswept = &heap.large[large_unswept_list()];
+  for (; steps && *unswept; steps--) {
+    heap_block *block = &heap.blocks[*unswept];
+    AO_t *bits = block_bits(block_index_of(block));
+    large_unlink(block);
+    if (bits[1] & 1) {
+      bits[1] = 0;
+      block->swept = heap.markings;
+      large_link(block, large_swept_list());
+    } else {
+      large_release(block);
+    }
+  }
+  return *unswept;
+}
+
+// Where sweep_some looks next; a hint, any thread may change it.
+static AO_t turn;
+
+bool sweep_some(unsigned steps) {
+  rt_pinned_lock_take(&heap.lock);
+  bool more = sweep_large(steps / 4);
+  rt_pinned_lock_give(&heap.lock);
+  enum { LISTS = TIDE_KINDS * TIDE_SIZE_CLASSES };
+  for (unsigned looked = 0; looked < LISTS && steps;) {
+    size_list *list = &heap.lists[0][0] + AO_load(&turn) % LISTS;
+    if (list->unswept.first && sweep_one(list)) { // the first look needs no lock: a hint
+      steps--;
+      looked = 0;
+    } else {
+      AO_store(&turn, AO_load(&turn) + 1);
+      looked++;
+    }
+  }
+  return more || !steps;
+}
+
+void sweep_finish(rt_thread *self) {
+  // In steps, each a pinned section: another thread may want to stop the world.
+  for (bool more = true; more;) {
+    rt_pin(self);
+    more = sweep_some(SWEEP_STEP);
+    rt_unpin(self);
+  }
+}
+
+void sweep_prepare(void) {
+  heap.markings++; // every block is unswept from now on, and the large lists change roles
+  for (int kind = 0; kind < TIDE_KINDS; kind++)
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
+      size_list *list = &heap.lists[kind][i];
+      block_chain_append(&list->unswept, &list->partial);
+      block_chain_append(&list->unswept, &list->full);
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// The one table of options. From it come the fields of tide_options, the environment parser, the
+// defaults, the messages about bad values and the table in docs/options.md.
+//
+// A field left at TIDE_UNSET takes the environment's value, and without one the default. A field
+// that the program sets wins over the environment: who writes a number into the program means it.
+#ifndef TIDEPOOL_OPTIONS_H
+#define TIDEPOOL_OPTIONS_H
+
+#include <stdint.h>
+
+// Marks a field that the program leaves to the environment and the defaults.
+#define TIDE_UNSET INT64_MIN
+
+// X(field, form, environment, key, default, lowest, highest, help)
+// form is how the value is written in the environment: an INTEGER, a PERCENT (an integer or `off`;
+// every negative number is -1), or BYTES (a number with optional B, KiB, MiB, GiB or TiB).
+// environment is the variable's name. Where key is not "", the variable is TIDE_DEBUG and key the
+// name inside its comma-separated list.
+#define TIDE_OPTION_TABLE(X)                                                                       \
+  X(gc_percent, PERCENT, "TIDE_GCPERCENT", "", 100, -1, INT32_MAX,                                 \
+    "heap growth that starts a collection, in percent of what is live; `off` (or -1) turns the "   \
+    "automatic collections off")                                                                   \
+  X(procs, INTEGER, "TIDE_PROCS", "", 0, 0, 1024,                                                  \
+    "number of processors (P) that pools are divided over; 0 means the CPUs that the process "     \
+    "may use")                                                                                     \
+  X(min_heap_bytes, BYTES, "TIDE_MINHEAP", "", 0, 0, INT64_MAX,                                    \
+    "heap size below which the heap's growth starts no collection; 0 means 4 MiB x percent / 100") \
+  X(mark_stack_bytes, BYTES, "TIDE_MARKSTACK", "", 0, 0, INT64_MAX,                                \
+    "most memory that the mark stack may take; marking goes on with less by scanning the heap "    \
+    "again; 0 means no bound")                                                                     \
+  X(gctrace, INTEGER, "TIDE_DEBUG", "gctrace", 0, 0, 1,                                            \
+    "print one line on stderr for each collection")                                                \
+  X(verify, INTEGER, "TIDE_DEBUG", "verify", 0, 0, 1,                                              \
+    "check the whole heap after each marking; stop the program at the first fault")                \
+  X(stress, INTEGER, "TIDE_DEBUG", "stress", 0, 0, INT32_MAX,                                      \
+    "collect at every Nth allocation; 0 means never for this reason")                              \
+  X(poison, INTEGER, "TIDE_DEBUG", "poison", 0, 0, 1,                                              \
+    "overwrite objects that are freed with the byte 0xdb")
+
+// Fields are 64 bits wide so that each can hold TIDE_UNSET.
+typedef struct tide_options {
+#define TIDE_OPTION_FIELD(field, form, environment, key, standard, lowest, highest, help)          \
+  int64_t field;
+  TIDE_OPTION_TABLE(TIDE_OPTION_FIELD)
+#undef TIDE_OPTION_FIELD
+} tide_options;
+
+#define TIDE_OPTION_UNSET(field, form, environment, key, standard, lowest, highest, help)          \
+  TIDE_UNSET,
+#define TIDE_OPTIONS_DEFAULT                                                                       \
+  { TIDE_OPTION_TABLE(TIDE_OPTION_UNSET) }
+
+#endif

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// The runtime's inside, for runtime/ and the rooms above it. Read this first.
+//
+// What the runtime gives to the rooms above:
+//   - the registry of threads, and stopping and restarting them (world.c);
+//   - pinned sections: steps in which the calling thread is not stopped (below);
+//   - enumeration of the roots of a stopped world (roots.c);
+//   - processors (proc.c), memory and time from the system (os.c), the options in force.
+//
+// Lock order, outermost first:
+//   the client's cycle and hook locks > rt_world_lock > proc lock > the client's heap locks.
+// Two classes of locks exist. A *pinned* lock is only ever taken inside a pinned section, so none
+// is held while the world is stopped. Every other lock may be held by a stopped thread; a thread
+// that stops the world must not wait for one of those until it has restarted the world.
+#ifndef TIDEPOOL_RT_H
+#define TIDEPOOL_RT_H
+
+#include <atomic_ops.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <tidepool/runtime.h>
+
+#define RT_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define RT_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define RT_NOINLINE    __attribute__((noinline))
+#define RT_COLD        __attribute__((cold, noinline))
+
+// Conservative scanning reads words that the sanitizers hold to be out of bounds or racy: red zones
+// of a stack, a stopped thread's half-written word. Functions that do so say so with this.
+#define RT_SCANS_MEMORY __attribute__((no_sanitize("address", "thread", "undefined")))
+
+// ---- Threads --------------------------------------------------------------------------------
+
+// A thread's relation to the heap. Changed by the thread itself, and between BLOCKED and FROZEN by
+// whoever stops the world.
+enum {
+  RT_RUNNING = 0,       // uses the heap; is signalled to stop
+  RT_BLOCKED = 1,       // inside tide_blocking
+  RT_FROZEN = 2,        // inside tide_blocking while the world is stopped: leaving it must wait
+  RT_FROZEN_WAITED = 3, // the same, and the thread waits to be woken
+};
+
+struct rt_proc;
+
+typedef struct rt_thread {
+  // Used by the thread itself, also in its signal handler; hence volatile, not atomic.
+  volatile int pinned;        // depth of pinned sections
+  volatile int stop_deferred; // the stop signal came while pinned
+  struct rt_proc *proc;       // NULL while blocked
+  const char *refusal;        // why this thread may not use the heap now; NULL: it may
+  unsigned int state;         // RT_RUNNING, RT_BLOCKED, ...; waited on
+  unsigned int asked_epoch;   // the last world epoch in which the thread was asked to stop
+  unsigned int stopped_epoch; // the last one in which it has acknowledged that
+  volatile int stopping;      // on its way into a stop: a second signal changes nothing
+
+  // Set by the thread before it acknowledges or blocks; read by whoever stops the world.
+  char *sp;     // everything at and above it on the stack is scanned
+  char *alt_sp; // where the thread was stopped on its alternate signal stack; NULL: it was not
+  char *alt_hi;
+
+  // Fixed after registration.
+  char *stack_lo;
+  char *stack_hi;
+  char *thread_pointer; // where the C library's thread block is
+  pthread_t pthread;
+  pid_t tid;
+
+  int block_depth; // nesting of tide_blocking and tide_active
+  void *client;    // the collector's part of the thread
+
+  struct rt_thread *next; // registry, under rt_world_lock
+  struct rt_thread *prev;
+} rt_thread;
+
+// The calling thread, or NULL when it is not registered. Async-signal-safe.
+extern __thread rt_thread *rt_self_ __attribute__((tls_model("initial-exec")));
+static inline rt_thread *rt_self(void) {
+  return rt_self_;
+}
+
+// The calling thread, initialised and registered if need be, when it may use the heap. Otherwise
+// reports the refusal, naming the call `what`, and returns NULL.
+rt_thread *rt_enter_slow(const char *what);
+static inline rt_thread *rt_enter(const char *what) {
+  rt_thread *self = rt_self_;
+  if (RT_LIKELY(self && !self->refusal)) return self;
+  return rt_enter_slow(what);
+}
+
+// ---- Pinned sections ------------------------------------------------------------------------
+//
+// Between rt_pin and rt_unpin the calling thread is not stopped; a stop that arrives is acted on by
+// rt_unpin. Pinned sections are short, nest, and neither block, allocate from the heap nor take a
+// lock that is not a pinned lock.
+
+void rt_stop_deferred(rt_thread *self);
+
+static inline void rt_pin(rt_thread *self) {
+  self->pinned = self->pinned + 1;
+  AO_compiler_barrier();
+}
+
+static inline void rt_unpin(rt_thread *self) {
+  AO_compiler_barrier();
+  self->pinned = self->pinned - 1;
+  AO_compiler_barrier();
+  if (RT_UNLIKELY(self->stop_deferred)) rt_stop_deferred(self);
+}
+
+// A mutex for pinned sections.
+typedef struct rt_pinned_lock {
+  pthread_mutex_t mutex;
+} rt_pinned_lock;
+#define RT_PINNED_LOCK_INIT                                                                        \
+  { PTHREAD_MUTEX_INITIALIZER }
+static inline void rt_pinned_lock_take(rt_pinned_lock *lock) {
+  pthread_mutex_lock(&lock->mutex);
+}
+static inline void rt_pinned_lock_give(rt_pinned_lock *lock) {
+  pthread_mutex_unlock(&lock->mutex);
+}
+
+// ---- Processors -----------------------------------------------------------------------------
+
+#define RT_PROCS_MAX 1024
+
+typedef struct rt_proc {
+  AO_t held;        // 1 while a thread is in a pinned section on it
+  unsigned index;   // 0 .. tide_procs() - 1
+  unsigned threads; // that have it now, under the proc lock
+  struct rt_proc *next_idle;
+} __attribute__((aligned(128))) rt_proc;
+
+// Pins the thread and makes it the only one on its processor until rt_proc_unpin. Returns the
+// processor's index. What only ever happens between the two on processor P is single-threaded per
+// P, and is never cut by a collection.
+void rt_proc_wait(rt_proc *proc);
+static inline unsigned rt_proc_pin(rt_thread *self) {
+  rt_pin(self);
+  rt_proc *proc = self->proc;
+  // Acquire: pairs with the release in rt_proc_unpin.
+  if (RT_UNLIKELY(!AO_compare_and_swap_acquire(&proc->held, 0, 1))) rt_proc_wait(proc);
+  return proc->index;
+}
+static inline void rt_proc_unpin(rt_thread *self) {
+  // Release: the next thread on this processor sees all that this one did.
+  AO_store_release(&self->proc->held, 0);
+  rt_unpin(self);
+}
+
+// ---- The world ------------------------------------------------------------------------------
+
+typedef struct rt_stop {
+  uint64_t asked_at_ns;
+  uint64_t stopped_at_ns;
+  uint64_t threads; // other threads that were stopped or found blocked
+} rt_stop;
+
+extern pthread_mutex_t rt_world_lock; // the registry; held while the world is stopped
+
+// Stops every other registered thread outside its pinned sections, and returns with rt_world_lock
+// held, the loader at rest and the list of data segments true. The caller is not pinned and holds
+// no lock that a thread in a pinned section may want.
+void rt_world_stop(rt_thread *self, rt_stop *stop);
+void rt_world_start(rt_thread *self);
+
+// Calls fn(arg) with the calling thread's registers on its stack and thread->sp set below them.
+void rt_with_registers_on_stack(rt_thread *self, void (*fn)(void *), void *arg);
+
+// The registered threads, for a caller that holds rt_world_lock.
+rt_thread *rt_threads(void);
+
+// ---- Roots ----------------------------------------------------------------------------------
+
+typedef enum rt_root_source {
+  RT_ROOT_STACK,
+  RT_ROOT_STATIC,
+  RT_ROOT_TLS,
+  RT_ROOT_ADDED
+} rt_root_source;
+typedef void (*rt_root_fn)(const void *lo, const void *hi, rt_root_source source, void *arg);
+
+// With the world stopped by the calling thread (and inside rt_with_registers_on_stack): hands every
+// root range to fn, bounds aligned to words. Takes no lock and no memory. The memory may be gone
+// after fn returns.
+void rt_roots_scan(rt_root_fn fn, void *arg);
+
+// ---- The client -----------------------------------------------------------------------------
+//
+// The room above defines rt_client_calls: the runtime initialises it and tells it of threads, and
+// otherwise knows nothing of it.
+
+typedef struct rt_client {
+  // Once, before any thread is attached. Reports with rt_error_set.
+  tide_status (*init)(const tide_options *options);
+  // In the thread itself, before it is on the registry; false: no memory.
+  bool (*thread_attach)(rt_thread *thread);
+  // With rt_world_lock held, before the thread is off the registry. left_behind: in the child of a
+  // fork, for a thread that was cut off anywhere.
+  void (*thread_detach)(rt_thread *thread, bool left_behind);
+  // In the thread itself: whether it may allocate from now on.
+  void (*thread_allow)(rt_thread *thread, bool allowed);
+  // Around fork (init.c), in this order: takes the locks outside rt_world_lock; takes the pinned
+  // locks; gives those back, in the child before the threads left behind are detached; gives the
+  // first ones back.
+  void (*fork_prepare)(void);
+  void (*fork_locked)(void);
+  void (*fork_unlock)(bool in_child);
+  void (*fork_done)(void);
+} rt_client;
+
+extern const rt_client rt_client_calls;
+
+// ---- The process ----------------------------------------------------------------------------
+
+extern tide_options rt_options; // in force; read-only after initialisation
+bool rt_initialised(void);
+uint64_t rt_started_at_ns(void);
+
+tide_status rt_options_resolve(const tide_options *asked, tide_options *resolved);
+
+// Sets the calling thread's error message. Returns status.
+tide_status rt_error_set(tide_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+// One line to stderr, in one write: "tidepool: ...". Takes no lock.
+void rt_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// The same, then abort(): for what must never happen.
+void rt_fatal(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+#define RT_CHECK(condition)                                                                        \
+  do {                                                                                             \
+    if (RT_UNLIKELY(!(condition)))                                                                 \
+      rt_fatal("%s:%d: check failed: %s", __FILE__, __LINE__, #condition);                         \
+  } while (0)
+
+// ---- The system (os.c) ----------------------------------------------------------------------
+
+size_t os_page_bytes(void);
+uint64_t os_now_ns(void);  // CLOCK_MONOTONIC
+uint64_t os_unix_ns(void); // CLOCK_REALTIME
+uint64_t os_cpu_ns(void);  // CPU time of the process
+int os_cpus_allowed(void); // CPUs that the process may use, at least 1
+
+// Address space without memory; NULL when refused. Sizes and addresses are multiples of a page.
+void *os_reserve(size_t bytes);
+bool os_commit(void *address, size_t bytes);  // makes reserved space usable, zeroed; false: refused
+bool os_release(void *address, size_t bytes); // gives the memory back; stays usable, zeroed
+void os_unreserve(void *address, size_t bytes);
+void *os_map(size_t bytes);         // reserve and commit
+size_t os_address_space_left(void); // under RLIMIT_AS; SIZE_MAX without a limit
+void os_futex_wait(unsigned int *word, unsigned int value); // returns at a wake or for no reason
+bool os_futex_wait_ns(unsigned int *word, unsigned int value, uint64_t ns); // false: time over
+void os_futex_wake_all(unsigned int *word);
+// Bytes that could be copied from address of this process, up to bytes.
+size_t os_read_memory(void *to, const void *address, size_t bytes);
+
+#endif

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// What the files of runtime/ share with one another and with no other room.
+#ifndef TIDEPOOL_RT_PRIVATE_H
+#define TIDEPOOL_RT_PRIVATE_H
+
+#include "rt.h"
+
+// options.c
+const char *rt_options_conflict(const tide_options *asked);
+
+// init.c
+bool rt_ensure_initialised(void); // by whoever needs the library; problems go to stderr
+
+// thread.c
+tide_status rt_threads_init(void);
+tide_status rt_thread_attach_self(void); // TIDE_OK when it is registered already
+void rt_threads_after_fork(void);        // forgets all but the calling thread; rt_world_lock held
+
+// proc.c
+void rt_procs_init(int procs);
+void rt_proc_acquire(rt_thread *self); // a processor for a thread that has none
+void rt_proc_release(rt_thread *self);
+void rt_procs_lock(void);
+void rt_procs_unlock(void);
+void rt_procs_after_fork(rt_thread *only);
+
+// world.c
+tide_status rt_world_init(void);
+void rt_world_lock_for_fork(void); // keeps the world from being stopped, and the registry as it is
+void rt_world_unlock_for_fork(void);
+void rt_world_leave_blocked(rt_thread *self); // waits for the pause, if any, to end
+
+// segments.c
+void rt_segments_refresh(void);    // reads the loader's list if it has changed
+bool rt_segments_still_true(void); // world stopped: loader at rest, list as it was read?
+void rt_segments_scan(rt_root_fn fn, void *arg);
+bool rt_tls_settled(const rt_thread *thread); // world stopped: is its table of TLS blocks whole?
+void rt_tls_scan(const rt_thread *thread, rt_root_fn fn, void *arg);
+
+// roots.c
+// Memory that may be shorter than believed: the kernel copies it, up to the first unreadable byte.
+void rt_scan_doubtful(const char *lo, const char *hi, rt_root_source source, rt_root_fn fn,
+                      void *arg);
+
+#endif

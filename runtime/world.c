@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT
+// Stopping the world and starting it again.
+//
+// The world has an epoch: even while it runs, odd while it is stopped. To stop, whoever holds
+// rt_world_lock makes the epoch odd and looks at each other thread:
+//   - a thread in tide_blocking is frozen: it may go on outside the heap, and waits if it comes
+//   back;
+//   - a running thread is sent the stop signal. Its handler notes where the stack ends (the kernel
+//     has just put the registers on it), acknowledges, and waits for the epoch to change.
+// A thread in a pinned section only notes the signal, finishes the section, and stops by itself.
+//
+// The handler uses nothing but this thread's record, a futex, and errno, which it restores. Between
+// stop and start, whoever stopped the world takes no lock of the C library and calls no malloc: a
+// stopped thread may hold any of those. The one lock that matters for roots, the dynamic loader's,
+// is dealt with by looking, after the stop, whether the loader was at rest (segments.c); if not,
+// the world is started again for a moment.
+//
+// The signal is SIGURG: debuggers pass it on silently, its default is to be ignored, and a
+// program's own use of it is rare. A SIGURG that is not ours goes to the handler that was there
+// before.
+#define _GNU_SOURCE
+#include "rt.h"
+#include "rt_private.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+pthread_mutex_t rt_world_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t stopper_lock = PTHREAD_MUTEX_INITIALIZER; // who stops the world; outside it
+
+static unsigned int epoch;        // changed only under rt_world_lock; waited on
+static unsigned int acknowledged; // threads that have stopped in this epoch; waited on
+static struct sigaction previous_action;
+
+int tide_stop_signal(void) {
+  return SIGURG;
+}
+
+// ---- Being stopped --------------------------------------------------------------------------
+
+static void acknowledge_and_wait(rt_thread *self, unsigned int now) {
+  self->stopped_epoch = now;
+  // Release: pairs with the acquire in rt_world_stop; sp and the stack are visible to the marker.
+  AO_int_fetch_and_add_release(&acknowledged, 1);
+  os_futex_wake_all(&acknowledged);
+  // Acquire: pairs with the release in rt_world_start; what hooks and the collector did is visible.
+  while (AO_int_load_acquire(&epoch) == now) os_futex_wait(&epoch, now);
+}
+
+static bool within(const char *address, const char *lo, const char *hi) {
+  return address >= lo && address < hi;
+}
+
+// Notes which stacks are to be scanned for a thread stopped at address `here` of one of them.
+static void note_stack(rt_thread *self, char *here) {
+  self->alt_sp = NULL;
+  self->sp = here;
+  if (within(here, self->stack_lo, self->stack_hi)) return;
+  // In a handler of the program's that runs on an alternate stack. Where its own stack ended then
+  // is not known to us: all of it is scanned.
+  stack_t alt;
+  if (sigaltstack(NULL, &alt) == 0 && (alt.ss_flags & SS_ONSTACK) &&
+      within(here, alt.ss_sp, (char *)alt.ss_sp + alt.ss_size)) {
+    self->sp = NULL;
+    self->alt_sp = here;
+    self->alt_hi = (char *)alt.ss_sp + alt.ss_size;
+    return;
+  }
+  rt_fatal("thread %d was stopped on a stack that is not its own; it cannot be scanned",
+           (int)self->tid);
+}
+
+// Stops the thread, whose stack is to be scanned from `here` on. The thread may be in
+// tide_blocking, having entered it after it was asked: the region's own mark is put back.
+static void stop_at(rt_thread *self, char *here, unsigned int now) {
+  char *region_sp = self->sp;
+  note_stack(self, here);
+  acknowledge_and_wait(self, now);
+  self->sp = region_sp;
+  self->alt_sp = NULL;
+}
+
+static bool asked_to_stop(const rt_thread *self, unsigned int now) {
+  return (now & 1) && self->asked_epoch == now && self->stopped_epoch != now;
+}
+
+static void pass_on(int signal_number, siginfo_t *info, void *context) {
+  if (previous_action.sa_flags & SA_SIGINFO)
+    previous_action.sa_sigaction(signal_number, info, context);
+  else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN)
+    previous_action.sa_handler(signal_number);
+}
+
+static void on_stop_signal(int signal_number, siginfo_t *info, void *context) {
+  int saved_errno = errno;
+  rt_thread *self = rt_self();
+  // Acquire: pairs with the release in rt_world_stop; self->asked_epoch belongs to this epoch.
+  unsigned int now = AO_int_load_acquire(&epoch);
+  if (self && !self->stopping && asked_to_stop(self, now)) {
+    if (self->pinned) {
+      self->stop_deferred = 1;
+    } else {
+      self->stopping = 1;
+      stop_at(self, __builtin_frame_address(0), now);
+      self->stopping = 0;
+    }
+  }
+  bool ours = info->si_code == SI_TKILL && info->si_pid == getpid();
+  if (!ours) pass_on(signal_number, info, context);
+  errno = saved_errno;
+}
+
+static void stop_here(void *argument) {
+  rt_thread *self = argument;
+  unsigned int now = AO_int_load_acquire(&epoch);
+  if (!asked_to_stop(self, now)) return;
+  stop_at(self, self->sp, now);
+}
+
+RT_COLD void rt_stop_deferred(rt_thread *self) {
+  if (self->pinned) return;
+  int saved_errno = errno;
+  self->stopping = 1;
+  AO_compiler_barrier();
+  self->stop_deferred = 0;
+  rt_with_registers_on_stack(self, stop_here, self);
+  AO_compiler_barrier();
+  self->stopping = 0;
+  errno = saved_errno;
+}
+
+// Two functions, so that the frame whose address is noted lies below the saved registers.
+static RT_NOINLINE void note_sp_and_call(rt_thread *self, void (*fn)(void *), void *arg) {
+  self->sp = __builtin_frame_address(0);
+  fn(arg);
+  AO_compiler_barrier(); // no tail call: the frame stays
+}
+
+RT_NOINLINE void rt_with_registers_on_stack(rt_thread *self, void (*fn)(void *), void *arg) {
+  __builtin_unwind_init(); // every callee-saved register goes to this frame
+  note_sp_and_call(self, fn, arg);
+  AO_compiler_barrier();
+}
+
+void rt_world_leave_blocked(rt_thread *self) {
+  for (;;) {
+    unsigned int state = AO_int_load(&self->state);
+    // Acquire: pairs with the release in thaw.
+    if (state == RT_BLOCKED) {
+      if (AO_int_compare_and_swap_acquire(&self->state, RT_BLOCKED, RT_RUNNING)) return;
+    } else if (state == RT_FROZEN) {
+      AO_int_compare_and_swap(&self->state, RT_FROZEN, RT_FROZEN_WAITED);
+    } else {
+      os_futex_wait(&self->state, RT_FROZEN_WAITED);
+    }
+  }
+}
+
+// ---- Stopping -------------------------------------------------------------------------------
+
+// Returns whether the thread must acknowledge.
+static bool ask(rt_thread *thread, unsigned int now) {
+  // Acquire: pairs with the release in go_blocked.
+  if (AO_int_compare_and_swap_acquire(&thread->state, RT_BLOCKED, RT_FROZEN)) return false;
+  // It runs, or blocks a moment from now and is stopped by the signal all the same.
+  thread->asked_epoch = now;
+  AO_nop_full(); // asked_epoch before the signal; the kernel's own barrier is not documented
+  if (syscall(SYS_tgkill, getpid(), thread->tid, tide_stop_signal()) != 0)
+    rt_fatal("thread %d cannot be signalled (error %d): it ended without leaving the registry",
+             (int)thread->tid, errno);
+  return true;
+}
+
+static void name_the_late(unsigned int now) {
+  for (rt_thread *thread = rt_threads(); thread; thread = thread->next)
+    if (thread->asked_epoch == now && thread->stopped_epoch != now)
+      rt_report("waiting for thread %d to stop: does it block signal %d, or has the program "
+                "replaced the handler?",
+                (int)thread->tid, tide_stop_signal());
+}
+
+static void wait_for(unsigned int expected, unsigned int now) {
+  bool warned = false;
+  for (;;) {
+    // Acquire: pairs with the release in acknowledge_and_wait.
+    unsigned int count = AO_int_load_acquire(&acknowledged);
+    if (count == expected) return;
+    bool in_time = os_futex_wait_ns(&acknowledged, count, 5000000000u);
+    if (!in_time && !warned) {
+      warned = true;
+      name_the_late(now);
+    }
+  }
+}
+
+static void stop_once(rt_thread *self, rt_stop *stop) {
+  unsigned int now = epoch + 1, expected = 0;
+  stop->threads = 0;
+  AO_int_store(&acknowledged, 0);
+  // Release: pairs with the acquire in on_stop_signal.
+  AO_int_store_release(&epoch, now);
+  for (rt_thread *thread = rt_threads(); thread; thread = thread->next) {
+    if (thread == self) continue;
+    stop->threads++;
+    expected += ask(thread, now);
+  }
+  wait_for(expected, now);
+}
+
+static void thaw(rt_thread *thread) {
+  for (;;) {
+    unsigned int state = AO_int_load(&thread->state);
+    if (state != RT_FROZEN && state != RT_FROZEN_WAITED) return;
+    // Release: pairs with the acquire in rt_world_leave_blocked.
+    if (!AO_int_compare_and_swap_release(&thread->state, state, RT_BLOCKED)) continue;
+    if (state == RT_FROZEN_WAITED) os_futex_wake_all(&thread->state);
+    return;
+  }
+}
+
+static void start_once(rt_thread *self) {
+  // Release: pairs with the acquire in acknowledge_and_wait.
+  AO_int_store_release(&epoch, epoch + 1);
+  os_futex_wake_all(&epoch);
+  for (rt_thread *thread = rt_threads(); thread; thread = thread->next)
+    if (thread != self) thaw(thread);
+}
+
+static bool roots_are_settled(rt_thread *self) {
+  if (!rt_segments_still_true()) return false;
+  for (rt_thread *thread = rt_threads(); thread; thread = thread->next)
+    if (!rt_tls_settled(thread)) return false;
+  return true;
+}
+
+void rt_world_stop(rt_thread *self, rt_stop *stop) {
+  pthread_mutex_lock(&stopper_lock);
+  stop->asked_at_ns = os_now_ns();
+  for (;;) {
+    rt_segments_refresh(); // takes the loader's lock: before the stop
+    pthread_mutex_lock(&rt_world_lock);
+    stop_once(self, stop);
+    if (roots_are_settled(self)) break;
+    start_once(self);
+    pthread_mutex_unlock(&rt_world_lock);
+    // A thread is loading or unloading a library, or moving its table of thread-local blocks.
+    sched_yield();
+  }
+  stop->stopped_at_ns = os_now_ns();
+}
+
+void rt_world_start(rt_thread *self) {
+  start_once(self);
+  pthread_mutex_unlock(&rt_world_lock);
+  pthread_mutex_unlock(&stopper_lock);
+}
+
+void rt_world_lock_for_fork(void) {
+  pthread_mutex_lock(&stopper_lock);
+  pthread_mutex_lock(&rt_world_lock);
+}
+
+void rt_world_unlock_for_fork(void) {
+  pthread_mutex_unlock(&rt_world_lock);
+  pthread_mutex_unlock(&stopper_lock);
+}
+
+tide_status rt_world_init(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = on_stop_signal;
+  // SA_RESTART: system calls go on. No SA_ONSTACK: the frame belongs on the stack that was in use,
+  // where it is scanned with the rest.
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  struct sigaction before;
+  if (sigaction(tide_stop_signal(), &action, &before) != 0)
+    return rt_error_set(TIDE_ERR_SYSTEM, "no handler can be set for signal %d", tide_stop_signal());
+  bool again = (before.sa_flags & SA_SIGINFO) && before.sa_sigaction == on_stop_signal;
+  if (!again) previous_action = before;
+  return TIDE_OK;
+}
