@@ -7,35 +7,35 @@
 // The handler is called without any lock and outside pinned sections: it may longjmp.
 #include "cycle.h"
 #include "engine.h"
+#include "hooks.h"
 
 #include <string.h>
 
-// Both under handler_lock.
-static pthread_mutex_t handler_lock = PTHREAD_MUTEX_INITIALIZER;
+// Both under the hooks' lock, which is whole in the child of a fork.
 static tide_oom_handler oom_handler;
 static void *oom_arg;
 
 tide_oom_handler tide_oom_handler_set(tide_oom_handler handler, void *arg) {
-  pthread_mutex_lock(&handler_lock);
+  hooks_lock();
   tide_oom_handler old = oom_handler;
   oom_handler = handler;
   oom_arg = arg;
-  pthread_mutex_unlock(&handler_lock);
+  hooks_unlock();
   return old;
 }
 
 static RT_COLD void *ask_oom_handler(size_t size) {
-  pthread_mutex_lock(&handler_lock);
+  hooks_lock();
   tide_oom_handler handler = oom_handler;
   void *arg = oom_arg;
-  pthread_mutex_unlock(&handler_lock);
+  hooks_unlock();
   rt_error_set(TIDE_ERR_MEMORY, "no memory for an object of %zu bytes", size);
   return handler ? handler(size, arg) : NULL;
 }
 
 static void *allocate(const char *what, size_t size, size_t alignment, tide_kind kind) {
   rt_thread *self = rt_enter(what);
-  if (!self) return NULL;
+  if (!self) return rt_self() ? NULL : ask_oom_handler(size); // refused; or no memory to register
   if ((unsigned)kind >= TIDE_KINDS) {
     rt_error_set(TIDE_ERR_ARGUMENT, "%s: unknown kind %d", what, (int)kind);
     return NULL;

@@ -29,10 +29,10 @@ static AO_t started;  // collections so far
 static AO_t disabled; // depth of tide_gc_disable
 
 // The pacer's numbers, and the goal that follows from them. Pinned, as they change while the world
-// is stopped; allocation reads the goal without the lock.
+// is stopped; allocation reads the trigger without the lock.
 static rt_pinned_lock pace_lock = RT_PINNED_LOCK_INIT;
 static pacer pace;
-static AO_t goal;
+static AO_t goal, trigger;
 
 // Under one_at_a_time.
 static tide_cycle now;
@@ -46,16 +46,17 @@ static __thread bool in_end_hooks __attribute__((tls_model("initial-exec")));
 
 // ---- Pace -----------------------------------------------------------------------------------
 
-static void pace_update(void) {
+static void pace_update(void) { // pace_lock held
   AO_store(&goal, pacer_goal(&pace));
-} // pace_lock held
+  AO_store(&trigger, pacer_trigger(&pace));
+}
 
 bool cycle_disabled(void) {
   return AO_load(&disabled);
 }
 
 static bool goal_reached(void) {
-  return gc_engine->bytes() >= AO_load(&goal);
+  return gc_engine->bytes() >= AO_load(&trigger);
 }
 
 bool cycle_due(rt_thread *self, tide_cause *cause) {
@@ -188,22 +189,39 @@ static void collect_locked(rt_thread *self, tide_cause cause) {
   now.end_ns = stage_ns();
   now.pause_ns = stage_began_ns - now.stopped_at_ns + now.stop_ns;
   remember();
-  if (rt_options.gctrace) gctrace_print(&now, history.cpu_ns);
+  if (rt_options.gctrace) gctrace_print(&now, os_now_ns() - rt_started_at_ns(), history.cpu_ns);
+}
+
+static void run_end_hooks(const tide_cycle *done) {
+  if (in_end_hooks) return; // a hook has collected: it is not called again for that
+  in_end_hooks = true;
+  hooks_run_end(done);
+  in_end_hooks = false;
+}
+
+static RT_NOINLINE void collect(rt_thread *self, tide_cause cause, uint64_t seen) {
+  int cancellable = rt_cancel_disable();
+  cycle_lock();
+  bool due = !cause_is_gone(cause, seen);
+  if (due) collect_locked(self, cause);
+  tide_cycle done = now;
+  cycle_unlock();
+  if (due) run_end_hooks(&done);
+  rt_cancel_restore(cancellable);
+}
+
+// Overwrites what calls that have returned left on the stack: our own frames come to lie there,
+// with gaps, and are scanned with it.
+static RT_NOINLINE void clear_stack_below(void) {
+  char below[2048];
+  memset(below, 0, sizeof below);
+  __asm__ volatile("" : : "r"(below) : "memory"); // it is not dead
 }
 
 void cycle_collect(rt_thread *self, tide_cause cause, uint64_t seen) {
-  cycle_lock();
-  if (cause_is_gone(cause, seen)) {
-    cycle_unlock();
-    return;
-  }
-  collect_locked(self, cause);
-  tide_cycle done = now;
-  cycle_unlock();
-  bool nested = in_end_hooks;
-  in_end_hooks = true;
-  hooks_run_end(&done);
-  in_end_hooks = nested;
+  clear_stack_below();
+  collect(self, cause, seen);
+  AO_compiler_barrier(); // no tail call: the frame stays
 }
 
 void cycle_lock(void) {
@@ -276,7 +294,7 @@ void cycle_stats(tide_memstats *s) {
 static tide_status client_init(const tide_options *options) {
   pace.percent = (int)options->gc_percent;
   pace.min_heap_bytes = (uint64_t)options->min_heap_bytes;
-  AO_store(&goal, pacer_goal(&pace));
+  pace_update();
   return gc_engine->init();
 }
 
@@ -300,6 +318,7 @@ static void client_fork_locked(void) {
 }
 static void client_fork_unlock(bool in_child) {
   gc_engine->fork_unlock(in_child);
+  if (in_child) hooks_after_fork();
   rt_pinned_lock_give(&pace_lock);
 }
 static void client_fork_done(void) {

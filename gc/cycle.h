@@ -21,6 +21,7 @@ bool cycle_disabled(void);
 void cycle_stats(tide_memstats *stats); // its own fields
 
 // gctrace.c
-void gctrace_print(const tide_cycle *cycle, uint64_t gc_cpu_ns);
+// elapsed_ns and gc_cpu_ns: since the start of the program, and of it spent collecting.
+void gctrace_print(const tide_cycle *cycle, uint64_t elapsed_ns, uint64_t gc_cpu_ns);
 
 #endif

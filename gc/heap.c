@@ -15,7 +15,7 @@ heap_state heap = {.lock = RT_PINNED_LOCK_INIT};
 
 // ---- The reserved range ---------------------------------------------------------------------
 
-enum { LARGEST_RESERVE_LOG2 = 42, SMALLEST_RESERVE_LOG2 = 22 }; // 4 TiB to 4 MiB of blocks
+enum { RESERVE_BLOCKS_MAX = 1 << 26, RESERVE_BLOCKS_MIN = 1 << 6 }; // 4 TiB to 4 MiB
 
 static size_t table_bytes(size_t blocks) {
   size_t page = os_page_bytes();
@@ -41,17 +41,14 @@ static void lay_out(char *start, size_t blocks) {
 
 // Under RLIMIT_AS at most 3/4 of what is left, so that stacks and malloc find some too.
 static bool reserve(void) {
-  size_t left = os_address_space_left();
-  for (int log2 = LARGEST_RESERVE_LOG2; log2 >= SMALLEST_RESERVE_LOG2; log2--) {
-    for (size_t quarters = 4; quarters > 2; quarters--) { // 4/4, then 3/4 of the power of two
-      size_t blocks = ((size_t)1 << (log2 - HEAP_BLOCK_SHIFT)) / 4 * quarters;
-      if (layout_bytes(blocks) > left / 4 * 3) continue;
-      char *start = os_reserve(layout_bytes(blocks));
-      if (start) {
-        lay_out(start, blocks);
-        return true;
-      }
-    }
+  size_t bytes_each = sizeof(heap_block) + bits_bytes(1) + HEAP_BLOCK_BYTES;
+  size_t blocks = os_address_space_left() / 4 * 3 / bytes_each;
+  if (blocks > RESERVE_BLOCKS_MAX) blocks = RESERVE_BLOCKS_MAX;
+  for (; blocks >= RESERVE_BLOCKS_MIN; blocks = blocks / 4 * 3) {
+    char *start = os_reserve(layout_bytes(blocks));
+    if (!start) continue;
+    lay_out(start, blocks);
+    return true;
   }
   return false;
 }
@@ -65,10 +62,14 @@ static bool commit_part(void *part, size_t from, size_t to) {
   return os_commit((char *)part + from, to - from);
 }
 
+// The blocks first: they are most of it, and a request that is far too large fails there.
 static bool commit_blocks(size_t from, size_t to) {
-  return commit_part(heap.blocks, from * sizeof(heap_block), to * sizeof(heap_block)) &&
-         commit_part(heap.bits, bits_bytes(from), bits_bytes(to)) &&
-         commit_part((void *)heap.base, from * HEAP_BLOCK_BYTES, to * HEAP_BLOCK_BYTES);
+  if (!commit_part((void *)heap.base, from * HEAP_BLOCK_BYTES, to * HEAP_BLOCK_BYTES)) return false;
+  if (commit_part(heap.bits, bits_bytes(from), bits_bytes(to)) &&
+      commit_part(heap.blocks, from * sizeof(heap_block), to * sizeof(heap_block)))
+    return true;
+  os_uncommit((void *)block_address((block_index)from), (to - from) * HEAP_BLOCK_BYTES);
+  return false;
 }
 
 // Makes blocks usable up to `count` of them from the start. Steps grow with the heap, so that the
@@ -96,7 +97,7 @@ tide_status heap_init(void) {
       heap.lists[kind][i].lock = (rt_pinned_lock)RT_PINNED_LOCK_INIT;
   if (!reserve() || !commit(1))
     return rt_error_set(TIDE_ERR_MEMORY, "no address space for the heap (tried down to %d MiB)",
-                        1 << (SMALLEST_RESERVE_LOG2 - 20));
+                        RESERVE_BLOCKS_MIN / 16);
   heap.extent = HEAP_BLOCK_BYTES; // block 0 is never used
   return TIDE_OK;
 }
@@ -241,32 +242,56 @@ void heap_release_free(void) {
     }
 }
 
-// ---- Chains of small blocks -----------------------------------------------------------------
+// ---- Chains of small blocks (their class's lock held, or the world stopped) ------------------
 
-void block_chain_push(block_chain *chain, heap_block *block) {
+static void chain_push(block_chain *chain, heap_block *block) {
   block_index index = block_index_of(block);
+  block->prev = 0;
   block->next = chain->first;
+  if (chain->first)
+    heap.blocks[chain->first].prev = index;
+  else
+    chain->last = index;
   chain->first = index;
-  if (!chain->last) chain->last = index;
 }
 
-heap_block *block_chain_pop(block_chain *chain) {
+static void chain_unlink(block_chain *chain, heap_block *block) {
+  if (block->prev)
+    heap.blocks[block->prev].next = block->next;
+  else
+    chain->first = block->next;
+  if (block->next)
+    heap.blocks[block->next].prev = block->prev;
+  else
+    chain->last = block->prev;
+}
+
+heap_block *block_pop(block_chain *chain) {
   if (!chain->first) return NULL;
   heap_block *block = &heap.blocks[chain->first];
-  chain->first = block->next;
-  if (!chain->first) chain->last = 0;
-  block->next = 0;
+  chain_unlink(chain, block);
   return block;
 }
 
-void block_chain_append(block_chain *to, block_chain *from) {
+void block_append(block_chain *to, block_chain *from) {
   if (!from->first) return;
+  heap.blocks[from->first].prev = to->last;
   if (to->last)
     heap.blocks[to->last].next = from->first;
   else
     to->first = from->first;
   to->last = from->last;
   *from = (block_chain){0, 0};
+}
+
+void block_file(size_list *list, heap_block *block) {
+  block->filed = heap.markings;
+  block->full = !block_has_room(block);
+  chain_push(block->full ? &list->full : &list->partial, block);
+}
+
+void block_unfile(size_list *list, heap_block *block) {
+  chain_unlink(block->full ? &list->full : &list->partial, block);
 }
 
 // ---- Fork -----------------------------------------------------------------------------------

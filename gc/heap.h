@@ -50,36 +50,39 @@ typedef enum block_state {
   BLOCK_LARGE_REST, // the others
 } block_state;
 
+struct heap_local;
+
 // One cache line; what marking needs comes first.
 typedef struct heap_block {
   uint8_t state; // block_state
   uint8_t kind;  // tide_kind
   uint8_t size_class;
-  uint8_t owned;       // small: a thread allocates in it
-  uint32_t reciprocal; // small: ceil(2^32 / object_bytes); large: 0
-  uint32_t slots;      // small: that fit; large: 1; else 0
-  block_index head;    // large rest: the object's first block
-  size_t object_bytes; // small: of a slot; large: usable
-  block_index next;    // in its list
-  block_index prev;    // free and large lists
-  uint32_t run;        // free: blocks in the run, at its first and last block; large: its blocks
-  uint8_t dirty;       // free: may hold other than zeros
-  uint8_t zeroed;      // small: slots never used so far are zeros
-  uint8_t list;        // large: which of heap.large it is on
-  uint8_t unused[1];
-  uint32_t swept; // the marking after which it was last swept; see block_unswept
-  uint8_t spare[20];
+  uint8_t dirty;            // free: may hold other than zeros
+  uint32_t reciprocal;      // small: ceil(2^32 / object_bytes); large: 0
+  uint32_t slots;           // small: that fit; large: 1; else 0
+  block_index head;         // large rest: the object's first block
+  size_t object_bytes;      // small: of a slot; large: usable
+  block_index next;         // in its list
+  block_index prev;         //
+  uint32_t run;             // free: blocks in the run, at its first and last; large: its blocks
+  uint8_t zeroed;           // small: slots never used so far are zeros
+  uint8_t full;             // small, filed: on the full list, not the partial one
+  uint8_t list;             // large: which of heap.large it is on
+  uint32_t swept;           // the marking after which it was last swept; see block_unswept
+  uint32_t filed;           // small: the marking after which it was put on the full or partial list
+  uint32_t lowest_freed;    // small, owned: slots behind the owner's run that were freed by hand
+  struct heap_local *owner; // small: the thread's that allocates in it
 } heap_block;
 _Static_assert(sizeof(heap_block) == 64, "one cache line");
 
-// Of one size class and kind. A block of theirs is owned by a thread or on one of these lists.
 typedef struct block_chain {
   block_index first, last;
 } block_chain;
 
+// Of one size class and kind. A block of theirs is owned by a thread or on one of these lists.
 typedef struct size_list {
   rt_pinned_lock lock;
-  block_chain unswept; // filled only while the world is stopped
+  block_chain unswept; // those not filed since the last marking
   block_chain partial; // swept, with room
   block_chain full;    // swept or just filled, without
   uint64_t frees;      // slots freed since the start
@@ -117,7 +120,8 @@ extern heap_state heap;
 typedef struct heap_local {
   tide_cache cache;                                // its runs
   uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]; // slots that its runs have had
-  uint64_t allocations;                            // for TIDE_DEBUG=stress=N
+  AO_t changes; // odd while next and limit of a run are being set; even and larger afterwards
+  uint8_t counted[TIDE_KINDS][TIDE_SIZE_CLASSES]; // the run was claimed since the last marking
   struct heap_local *next_free;
 } heap_local;
 
@@ -204,10 +208,12 @@ void heap_give_blocks(block_index first, size_t blocks, bool dirty); // heap_loc
 bool heap_extend_blocks(block_index after, size_t more, bool *zeroed); // heap_lock held
 // Gives the memory of free runs back to the system.
 void heap_release_free(void);
-void block_chain_push(block_chain *chain, heap_block *block);
-heap_block *block_chain_pop(block_chain *chain);
-void block_chain_append(block_chain *to, block_chain *from); // empties from
-void heap_locks_take(void);                                  // all of them, for fork
+heap_block *block_pop(block_chain *chain);
+void block_append(block_chain *to, block_chain *from); // empties from
+// Puts a swept block without an owner on the partial or the full list, or takes it off.
+void block_file(size_list *list, heap_block *block);
+void block_unfile(size_list *list, heap_block *block);
+void heap_locks_take(void); // all of them, for fork
 void heap_locks_give(void);
 
 // ---- small.c: slots -------------------------------------------------------------------------
@@ -222,12 +228,14 @@ void small_lock_take(void); // of the threads' records, for fork; outside the he
 void small_lock_give(void);
 void small_after_fork(void);
 size_t small_locals_mapped_bytes(void);
+bool small_handed_out(const heap_ref *ref); // not in the unused rest of its owner's run
 // With the world stopped, before and after marking: takes the unused rest of every thread's runs
-// out of the allocated bits, so that nothing marks it, and puts it back (and says how many bytes it
-// is). With sweep, the blocks that threads own are swept in between: later the sweep would take the
-// rest of the run for garbage.
+// out of the allocated bits, so that nothing marks it, and puts it back. With sweep, after a
+// collection's marking: the blocks that threads own are swept in between, since a later sweep would
+// take the rest of the run for garbage; and the rest no longer counts as allocated since the last
+// marking.
 void small_hide_runs(void);
-size_t small_show_runs(bool sweep);
+void small_show_runs(bool sweep);
 // Adds the slots that were ever handed out. rt_world_lock is held.
 void small_add_claimed(uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]);
 

@@ -58,6 +58,7 @@ tide_hook *tide_hook_add(tide_hook_point point, tide_hook_fn fn, void *arg) {
 
 void tide_hook_remove(tide_hook *hook) {
   if (!hook || !rt_enter("tide_hook_remove")) return;
+  int cancellable = rt_cancel_disable(); // waiting is a cancellation point
   hooks_lock();
   hook->removed = true;
   while (hook->running) pthread_cond_wait(&nothing_runs, &lock);
@@ -70,6 +71,7 @@ void tide_hook_remove(tide_hook *hook) {
   else
     last[hook->point] = hook->prev;
   hooks_unlock();
+  rt_cancel_restore(cancellable);
   free(hook);
 }
 
@@ -86,7 +88,14 @@ void hooks_run_end(const tide_cycle *cycle) {
     hooks_unlock();
     hook->fn(cycle, hook->arg);
     hooks_lock();
-    if (--hook->running == 0) pthread_cond_broadcast(&nothing_runs);
+    if (hook->running && --hook->running == 0) pthread_cond_broadcast(&nothing_runs);
   }
   hooks_unlock();
+}
+
+void hooks_after_fork(void) {
+  // Calls by threads that the child does not have will not return. One by this thread will, and
+  // finds the count at 0.
+  for (tide_hook *hook = first[TIDE_CYCLE_END]; hook; hook = hook->next) hook->running = 0;
+  nothing_runs = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 }

@@ -10,5 +10,6 @@ void hooks_lock(void);
 void hooks_unlock(void);
 void hooks_run_stopped(tide_hook_point point, const tide_cycle *cycle); // lock held
 void hooks_run_end(const tide_cycle *cycle);                            // lock not held
+void hooks_after_fork(void);                                            // in the child, lock held
 
 #endif

@@ -106,11 +106,13 @@ void *large_alloc(rt_thread *self, size_t size, size_t alignment, tide_kind kind
   bool must_zero = first && kind != TIDE_LEAF && !zeroed;
   if (first) format_large(first, blocks, bytes, must_zero ? TIDE_LEAF : kind);
   rt_pinned_lock_give(&heap.lock);
+  char *object = first ? (char *)block_address(first) : NULL;
   if (first) AO_fetch_and_add(&heap.bytes, bytes);
+  // From here on only this pointer keeps the object. The compiler must hold it, not what it could
+  // be made from again: rt_unpin may be a collection.
+  __asm__ volatile("" : "+r"(object));
   rt_unpin(self);
-  if (!first) return NULL;
-
-  char *object = (char *)block_address(first);
+  if (!object) return NULL;
   if (must_zero) {
     memset(object, 0, bytes);
     rt_pin(self);

@@ -255,4 +255,5 @@ void mark_all(mark_result *result) {
     rescan_heap(m);
   }
   shrink_stack(m);
+  memset(m->queue, 0, sizeof m->queue); // static data, and so a root of the next marking
 }

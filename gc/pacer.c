@@ -28,3 +28,7 @@ uint64_t pacer_goal(const pacer *p) {
       p->min_heap_bytes ? p->min_heap_bytes : percent_of(floor_bytes_at_100, p->percent);
   return goal > floor ? goal : floor;
 }
+
+uint64_t pacer_trigger(const pacer *p) {
+  return p->percent == 0 && !p->min_heap_bytes ? 0 : pacer_goal(p);
+}

@@ -20,4 +20,8 @@ typedef struct pacer {
 // The heap size in bytes at which a collection starts; PACER_NO_GOAL when percent is off.
 uint64_t pacer_goal(const pacer *p);
 
+// The heap size from which on a collection is due. The goal, but 0 when percent is 0: then a
+// collection is due also where objects freed by hand have left less than was live.
+uint64_t pacer_trigger(const pacer *p);
+
 #endif

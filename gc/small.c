@@ -76,10 +76,11 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   rt_pinned_lock_take(&list->lock);
   set_bits(block_bits(run->block), run->slot - unused, run->slot, false);
   local->claimed[kind][size_class] -= unused;
-  AO_fetch_and_add(&heap.bytes, (AO_t)0 - unused * run->size);
-  block->owned = 0;
+  // What was claimed before the last marking is not in the heap's size (see small_show_runs).
+  if (local->counted[kind][size_class]) AO_fetch_and_add(&heap.bytes, (AO_t)0 - unused * run->size);
+  block->owner = NULL;
   block->zeroed = 0; // the slots given back may have been handed out before
-  block_chain_push(block_has_room(block) ? &list->partial : &list->full, block);
+  block_file(list, block);
   rt_pinned_lock_give(&list->lock);
 }
 
@@ -112,19 +113,19 @@ void small_add_claimed(uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]) {
 }
 
 // In the child of a fork, before the threads left behind are detached: blocks that no thread of the
-// child owns go to their class's full list, whatever state their owner's run was in.
+// child owns go to their class's lists, whatever state their owner's run was in.
 void small_after_fork(void) {
   rt_thread *self = rt_self();
   block_index end = (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
   for (block_index i = 1; i < end; i++) {
     heap_block *block = &heap.blocks[i];
     if (block->state == BLOCK_TAKEN) heap_give_blocks(i, 1, true);
-    if (block->state != BLOCK_SMALL || !block->owned) continue;
+    if (block->state != BLOCK_SMALL || !block->owner) continue;
     if (self && heap_local_of(self)->cache.runs[block->kind][block->size_class].block == i)
       continue;
-    block->owned = 0;
+    block->owner = NULL;
     block->zeroed = 0;
-    block_chain_push(&heap.lists[block->kind][block->size_class].full, block);
+    block_file(&heap.lists[block->kind][block->size_class], block);
   }
 }
 
@@ -180,10 +181,42 @@ bool block_has_room(const heap_block *block) {
   return find_free_slots(block, block_bits(block_index_of(block)), 0, 1, &count) < block->slots;
 }
 
+// ---- Where a run is -------------------------------------------------------------------------
+
+// Every change of a run but the inline allocator's steps through it. Another thread may want to
+// know whether a slot lies in the run (small_handed_out): it reads `changes` before and after.
+static void set_run(heap_local *local, tide_run *run, block_index block, uint32_t slot,
+                    uint32_t count) {
+  AO_t changes = AO_load(&local->changes);
+  AO_store(&local->changes, changes + 1);
+  AO_nop_write(); // odd, before any part of the change; pairs with the acquires of the reader
+  run->block = block;
+  run->slot = slot + count;
+  run->next = block ? (char *)block_address(block) + (size_t)slot * run->size : NULL;
+  run->limit = block ? run->next + (size_t)count * run->size : NULL;
+  AO_store_release(&local->changes, changes + 2);
+}
+
+bool small_handed_out(const heap_ref *ref) {
+  heap_local *owner = ref->block->owner;
+  if (!owner) return true;
+  const tide_run *run = &owner->cache.runs[ref->block->kind][ref->block->size_class];
+  for (unsigned tries = 0;; tries++) {
+    AO_t changes = AO_load_acquire(&owner->changes);
+    uintptr_t next = AO_load_acquire((const AO_t *)(const void *)&run->next);
+    uintptr_t limit = AO_load_acquire((const AO_t *)(const void *)&run->limit);
+    // An object's address reached the caller after its owner's run had moved past it.
+    if (changes % 2 == 0 && AO_load(&owner->changes) == changes)
+      return ref->start < next || ref->start >= limit;
+    os_pause(tries);
+  }
+}
+
 // ---- Blocks ---------------------------------------------------------------------------------
 
 // Makes a block that was taken one of slots, owned by the caller.
-static void format_block(heap_block *block, unsigned size_class, tide_kind kind, bool zeroed) {
+static void format_block(heap_block *block, unsigned size_class, tide_kind kind, bool zeroed,
+                         heap_local *owner) {
   uint32_t bytes = size_class_bytes[size_class];
   memset(block_bits(block_index_of(block)), 0, HEAP_BIT_WORDS * sizeof(AO_t));
   block->kind = (uint8_t)kind;
@@ -193,7 +226,8 @@ static void format_block(heap_block *block, unsigned size_class, tide_kind kind,
   block->zeroed = zeroed;
   block->dirty = 1;
   block->swept = heap.markings;
-  block->owned = 1;
+  block->owner = owner;
+  block->lowest_freed = block->slots;
   block->next = block->prev = 0;
   // Rounded up; exact for every offset in a block: offset x (reciprocal x bytes - 2^32) < 2^32, as
   // both factors are at most 2^16 and below 2^16.
@@ -203,19 +237,19 @@ static void format_block(heap_block *block, unsigned size_class, tide_kind kind,
 
 // The next block of the list with room, sweeping a bounded number of them. The list's lock is held.
 static heap_block *next_with_room(size_list *list) {
-  heap_block *block = block_chain_pop(&list->partial);
+  heap_block *block = block_pop(&list->partial);
   if (block) return block;
   for (unsigned steps = 0; steps < SWEEP_STEP; steps++) {
-    block = block_chain_pop(&list->unswept);
+    block = block_pop(&list->unswept);
     if (!block) return NULL;
     sweep_block(list, block);
     if (block_has_room(block)) return block;
-    block_chain_push(&list->full, block);
+    block_file(list, block);
   }
   return NULL;
 }
 
-static heap_block *fresh_block(unsigned size_class, tide_kind kind) {
+static heap_block *fresh_block(heap_local *owner, unsigned size_class, tide_kind kind) {
   bool zeroed = false;
   rt_pinned_lock_take(&heap.lock);
   block_index index = heap_take_blocks(1, 1, false, &zeroed);
@@ -230,11 +264,29 @@ static heap_block *fresh_block(unsigned size_class, tide_kind kind) {
   }
   if (!index) return NULL;
   heap_block *block = &heap.blocks[index];
-  format_block(block, size_class, kind, zeroed);
+  format_block(block, size_class, kind, zeroed, owner);
   return block;
 }
 
 // ---- Runs -----------------------------------------------------------------------------------
+
+// At the end of the block: back to slots that were freed by hand meanwhile, or the block is filed.
+static bool turn_back(heap_local *local, unsigned size_class, tide_kind kind) {
+  tide_run *run = &local->cache.runs[kind][size_class];
+  heap_block *block = &heap.blocks[run->block];
+  size_list *list = &heap.lists[kind][size_class];
+  rt_pinned_lock_take(&list->lock);
+  block->zeroed = 0;
+  bool freed = block->lowest_freed < block->slots;
+  set_run(local, run, freed ? run->block : 0, block->lowest_freed, 0);
+  block->lowest_freed = block->slots;
+  if (!freed) {
+    block->owner = NULL;
+    block_file(list, block);
+  }
+  rt_pinned_lock_give(&list->lock);
+  return freed;
+}
 
 // Looks for a run in the block that the thread owns. Gives the block up when there is none.
 static bool next_run_in_block(heap_local *local, unsigned size_class, tide_kind kind, bool single) {
@@ -243,26 +295,16 @@ static bool next_run_in_block(heap_local *local, unsigned size_class, tide_kind 
   heap_block *block = &heap.blocks[run->block];
   AO_t *bits = block_bits(run->block);
   uint32_t most = single || run->size >= RUN_BYTES ? 1 : (uint32_t)(RUN_BYTES / run->size);
-  uint32_t count, slot = find_free_slots(block, bits, run->slot, most, &count);
-  if (slot >= block->slots) {
-    size_list *list = &heap.lists[kind][size_class];
-    run->block = 0;
-    run->next = run->limit = NULL;
-    block->zeroed = 0;
-    rt_pinned_lock_take(&list->lock);
-    block->owned = 0;
-    block_chain_push(&list->full, block);
-    rt_pinned_lock_give(&list->lock);
-    return false;
-  }
+  uint32_t count, slot;
+  while ((slot = find_free_slots(block, bits, run->slot, most, &count)) >= block->slots)
+    if (!turn_back(local, size_class, kind)) return false;
   set_bits(bits, slot, slot + count, true);
   char *start = (char *)block_address(run->block) + (size_t)slot * run->size;
   size_t bytes = count * run->size;
   if (kind != TIDE_LEAF && !block->zeroed) memset(start, 0, bytes);
-  run->slot = slot + count;
-  run->next = start;
-  run->limit = start + bytes;
+  set_run(local, run, run->block, slot, count);
   local->claimed[kind][size_class] += count;
+  local->counted[kind][size_class] = 1;
   AO_fetch_and_add(&heap.bytes, bytes);
   return true;
 }
@@ -271,16 +313,17 @@ static bool own_block(heap_local *local, unsigned size_class, tide_kind kind) {
   size_list *list = &heap.lists[kind][size_class];
   rt_pinned_lock_take(&list->lock);
   heap_block *block = next_with_room(list);
-  if (block) block->owned = 1;
+  if (block) {
+    block->owner = local;
+    block->lowest_freed = block->slots;
+  }
   rt_pinned_lock_give(&list->lock);
   if (!block) {
-    block = fresh_block(size_class, kind);
+    block = fresh_block(local, size_class, kind);
     if (!block) return false;
   }
   tide_run *run = &local->cache.runs[kind][size_class];
-  run->block = block_index_of(block);
-  run->slot = 0;
-  run->next = run->limit = NULL;
+  set_run(local, run, block_index_of(block), 0, 0);
   return true;
 }
 
@@ -302,40 +345,58 @@ void *small_alloc(rt_thread *self, unsigned size_class, tide_kind kind) {
   return object;
 }
 
+// A block without an owner that has got a free slot: findable, or free altogether.
+static void refile(size_list *list, heap_block *block) { // list's lock held
+  if (block->filed != heap.markings) return; // on the unswept list: whoever pops it will see
+  if (block_is_empty(block)) {
+    block_unfile(list, block);
+    rt_pinned_lock_take(&heap.lock);
+    heap_give_blocks(block_index_of(block), 1, true);
+    rt_pinned_lock_give(&heap.lock);
+  } else if (block->full) {
+    block_unfile(list, block);
+    block_file(list, block);
+  }
+}
+
 void small_free(const heap_ref *ref) {
   heap_block *block = ref->block;
   size_list *list = &heap.lists[block->kind][block->size_class];
+  uint32_t slot = (uint32_t)((ref->start & (HEAP_BLOCK_BYTES - 1)) / block->object_bytes);
+  AO_fetch_and_add(&heap.bytes, (AO_t)0 - block->object_bytes);
   rt_pinned_lock_take(&list->lock);
   sweep_block(list, block); // a later sweep would give the slot its allocated bit back
   list->frees++;
-  rt_pinned_lock_give(&list->lock);
   if (rt_options.poison) memset((void *)ref->start, 0xdb, block->object_bytes);
   // Release: pairs with the owner's look at the bits; what we wrote into the slot comes first.
   AO_and_release(&ref->bits[0], ~ref->mask);
-  AO_fetch_and_add(&heap.bytes, (AO_t)0 - block->object_bytes);
+  if (!block->owner)
+    refile(list, block);
+  else if (slot < block->lowest_freed)
+    block->lowest_freed = slot;
+  rt_pinned_lock_give(&list->lock);
 }
 
 // ---- Around marking -------------------------------------------------------------------------
 
-// Sets or clears the allocated bits of what is left of every thread's runs; returns its bytes.
-static size_t for_each_unused_run(bool show, bool sweep) {
-  size_t bytes = 0;
+// Sets or clears the allocated bits of what is left of every thread's runs.
+static void for_each_unused_run(bool show, bool sweep) {
   for (rt_thread *thread = rt_threads(); thread; thread = thread->next)
     for (int kind = 0; kind < TIDE_KINDS; kind++)
       for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
-        tide_run *run = &heap_local_of(thread)->cache.runs[kind][i];
+        heap_local *local = heap_local_of(thread);
+        tide_run *run = &local->cache.runs[kind][i];
         if (!run->block) continue;
         if (sweep) sweep_block(&heap.lists[kind][i], &heap.blocks[run->block]);
+        if (sweep) local->counted[kind][i] = 0;
         uint32_t unused = (uint32_t)((size_t)(run->limit - run->next) / run->size);
         set_bits(block_bits(run->block), run->slot - unused, run->slot, show);
-        bytes += unused * run->size;
       }
-  return bytes;
 }
 
 void small_hide_runs(void) {
   for_each_unused_run(false, false);
 }
-size_t small_show_runs(bool sweep) {
-  return for_each_unused_run(true, sweep);
+void small_show_runs(bool sweep) {
+  for_each_unused_run(true, sweep);
 }

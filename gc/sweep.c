@@ -42,7 +42,7 @@ bool block_is_empty(const heap_block *block) {
 // Sweeps one block of the list, if it has an unswept one, and puts it where it belongs.
 static bool sweep_one(size_list *list) {
   rt_pinned_lock_take(&list->lock);
-  heap_block *block = block_chain_pop(&list->unswept);
+  heap_block *block = block_pop(&list->unswept);
   if (block) {
     sweep_block(list, block);
     if (block_is_empty(block)) {
@@ -50,7 +50,7 @@ static bool sweep_one(size_list *list) {
       heap_give_blocks(block_index_of(block), 1, true);
       rt_pinned_lock_give(&heap.lock);
     } else {
-      block_chain_push(block_has_room(block) ? &list->partial : &list->full, block);
+      block_file(list, block);
     }
   }
   rt_pinned_lock_give(&list->lock);
@@ -109,7 +109,7 @@ void sweep_prepare(void) {
   for (int kind = 0; kind < TIDE_KINDS; kind++)
     for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
       size_list *list = &heap.lists[kind][i];
-      block_chain_append(&list->unswept, &list->partial);
-      block_chain_append(&list->unswept, &list->full);
+      block_append(&list->unswept, &list->partial);
+      block_append(&list->unswept, &list->full);
     }
 }

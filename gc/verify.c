@@ -103,10 +103,12 @@ static uint32_t check_free(verifier *v, block_index index, block_index end) {
 static size_t chain_length(const block_chain *chain, int kind, int size_class) {
   size_t length = 0;
   for (block_index b = chain->first; b; b = heap.blocks[b].next, length++) {
-    MUST(heap.blocks[b].state == BLOCK_SMALL && !heap.blocks[b].owned &&
+    MUST(heap.blocks[b].state == BLOCK_SMALL && !heap.blocks[b].owner &&
              heap.blocks[b].kind == kind && heap.blocks[b].size_class == size_class,
          b, "on a list of another class");
-    MUST(heap.blocks[b].next || chain->last == b, b, "the list's last block is another one");
+    block_index next = heap.blocks[b].next;
+    MUST(next ? heap.blocks[next].prev == b : chain->last == b, b,
+         "its list is not linked both ways");
   }
   return length;
 }
@@ -121,7 +123,8 @@ static void check_lists(const verifier *v) {
       for (rt_thread *thread = rt_threads(); thread; thread = thread->next) {
         block_index owned = heap_local_of(thread)->cache.runs[kind][i].block;
         if (!owned) continue;
-        MUST(heap.blocks[owned].owned, owned, "a thread allocates in a block that it does not own");
+        MUST(heap.blocks[owned].owner == heap_local_of(thread), owned,
+             "a thread allocates in a block that it does not own");
         small++;
       }
     }

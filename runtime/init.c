@@ -3,13 +3,14 @@
 //
 // The library initialises once, under init_lock, by tide_init or by the first call that needs it.
 //
-// Fork. The child has only the thread that forked; every other thread is gone in the middle of
-// whatever it did. Before the fork we take every lock of the library in lock order, so no shared
-// structure is half changed. A thread may still have been inside a pinned section that holds no
-// lock: it was then changing only its own run of free slots, or a processor's part of a pool. The
-// child gives up the runs as they are (their slots count as allocated, and the next sweep frees
-// them) and opens the processors. The world cannot be stopped across the fork instead: fork takes
-// malloc's locks after our handler, and a stopped thread may hold one.
+// Fork. The handlers are installed when the library is loaded. The child has only the thread that
+// forked; every other thread is gone in the middle of whatever it did. Before the fork we take
+// every lock of the library in lock order, so no shared structure is half changed. A thread may
+// still have been inside a pinned section that holds no lock: it was then changing only its own run
+// of free slots, or a processor's part of something. The child gives up the runs as they are (their
+// slots count as allocated, and the next sweep frees them) and opens the processors. The world
+// cannot be stopped across the fork instead: fork takes malloc's locks after our handler, and a
+// stopped thread may hold one.
 #define _GNU_SOURCE
 #include "rt.h"
 #include "rt_private.h"
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 tide_options rt_options;
@@ -74,8 +76,7 @@ static void report(const char *format, va_list arguments) {
   length += wrote < 0 ? 0 : (size_t)wrote;
   if (length > sizeof line - 2) length = sizeof line - 2;
   line[length++] = '\n';
-  ssize_t ignored = write(STDERR_FILENO, line, length);
-  (void)ignored;
+  syscall(SYS_write, STDERR_FILENO, line, length); // write() is a cancellation point
 }
 
 void rt_report(const char *format, ...) {
@@ -96,6 +97,8 @@ void rt_fatal(const char *format, ...) {
 // ---- Fork -----------------------------------------------------------------------------------
 
 static void before_fork(void) {
+  pthread_mutex_lock(&init_lock);
+  if (!rt_initialised()) return;
   rt_client_calls.fork_prepare();
   rt_world_lock_for_fork();
   rt_procs_lock();
@@ -103,6 +106,10 @@ static void before_fork(void) {
 }
 
 static void after_fork(bool in_child) {
+  if (!rt_initialised()) {
+    pthread_mutex_unlock(&init_lock);
+    return;
+  }
   rt_client_calls.fork_unlock(in_child);
   if (in_child) {
     rt_threads_after_fork();
@@ -111,6 +118,7 @@ static void after_fork(bool in_child) {
   rt_procs_unlock();
   rt_world_unlock_for_fork();
   rt_client_calls.fork_done();
+  pthread_mutex_unlock(&init_lock);
 }
 
 static void in_parent(void) {
@@ -120,6 +128,11 @@ static void in_child(void) {
   after_fork(true);
 }
 
+static int fork_handlers_error;
+__attribute__((constructor)) static void install_fork_handlers(void) {
+  fork_handlers_error = pthread_atfork(before_fork, in_parent, in_child);
+}
+
 // ---- Start-up -------------------------------------------------------------------------------
 
 static tide_status start(void) {
@@ -127,18 +140,17 @@ static tide_status start(void) {
   tide_status status = rt_client_calls.init(&rt_options);
   if (status != TIDE_OK) return status;
   int procs = (int)rt_options.procs;
-  rt_procs_init(procs ? procs : os_cpus_allowed());
+  status = rt_procs_init(procs ? procs : os_cpus_allowed());
+  if (status != TIDE_OK) return status;
   status = rt_world_init();
   if (status != TIDE_OK) return status;
-  status = rt_threads_init();
-  if (status != TIDE_OK) return status;
-  if (pthread_atfork(before_fork, in_parent, in_child) != 0)
-    return rt_error_set(TIDE_ERR_MEMORY, "no memory for the fork handlers");
-  return TIDE_OK;
+  if (fork_handlers_error) return rt_error_set(TIDE_ERR_MEMORY, "no memory for the fork handlers");
+  return rt_threads_init();
 }
 
 // Returns whether the library runs; *status is what tide_init says.
 static bool initialise(const tide_options *options, tide_status *status) {
+  int cancellable = rt_cancel_disable();
   pthread_mutex_lock(&init_lock);
   *status = TIDE_OK;
   if (!rt_initialised()) {
@@ -155,6 +167,7 @@ static bool initialise(const tide_options *options, tide_status *status) {
                              field);
   }
   pthread_mutex_unlock(&init_lock);
+  rt_cancel_restore(cancellable);
   return rt_initialised();
 }
 
@@ -192,10 +205,13 @@ RT_COLD rt_thread *rt_enter_slow(const char *what) {
     }
     self = rt_self();
   }
-  if (self->refusal) {
-    rt_error_set(TIDE_ERR_STATE, "%s: not allowed %s", what, self->refusal);
-    rt_report("%s: not allowed %s", what, self->refusal);
-    return NULL;
-  }
-  return self;
+  return rt_allowed(what) ? self : NULL;
+}
+
+bool rt_allowed(const char *what) {
+  rt_thread *self = rt_self();
+  if (RT_LIKELY(!self || !self->refusal)) return true;
+  rt_error_set(TIDE_ERR_STATE, "%s: not allowed %s", what, self->refusal);
+  rt_report("%s: not allowed %s", what, self->refusal);
+  return false;
 }

@@ -9,6 +9,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,41 +37,74 @@ static int64_t *field_of(tide_options *options, const option *o) {
   return (int64_t *)(void *)((char *)options + o->offset);
 }
 
-// ---- Messages -------------------------------------------------------------------------------
+// ---- Complaints -----------------------------------------------------------------------------
+//
+// Collected while options are resolved, and put into words afterwards, when it is known what is
+// used instead.
+
+typedef struct complaint {
+  const option *option; // NULL: no such key
+  bool from_program;
+  char value[48];
+} complaint;
+
+enum { COMPLAINTS_MAX = 16 };
 
 typedef struct complaints {
-  char text[384];
-  size_t length;
+  complaint items[COMPLAINTS_MAX];
+  size_t count;
 } complaints;
 
-// Adds one complaint; a hostile value is cut short and stripped of what a terminal would act on.
-static void complain(complaints *c, const char *name, const char *value, const char *accepted,
-                     const char *instead) {
-  char shown[48];
+// A hostile value is cut short and stripped of what a terminal would act on.
+static void complain(complaints *c, const option *o, bool from_program, const char *value) {
+  if (c->count == COMPLAINTS_MAX) return;
+  complaint *item = &c->items[c->count++];
+  item->option = o;
+  item->from_program = from_program;
   size_t n = 0;
-  for (; value[n] && n < sizeof shown - 4; n++)
-    shown[n] = isprint((unsigned char)value[n]) ? value[n] : '?';
-  strcpy(shown + n, value[n] ? "..." : "");
-  int wrote =
-      snprintf(c->text + c->length, sizeof c->text - c->length, "%s%s='%s' is not accepted: %s; %s",
-               c->length ? "; also " : "", name, shown, accepted, instead);
-  if (wrote > 0) c->length += (size_t)wrote;
-  if (c->length >= sizeof c->text) c->length = sizeof c->text - 1;
+  for (; value[n] && n < sizeof item->value - 4; n++)
+    item->value[n] = isprint((unsigned char)value[n]) ? value[n] : '?';
+  strcpy(item->value + n, value[n] ? "..." : "");
 }
 
-static void complain_value(complaints *c, const option *o, const char *value) {
+typedef struct text {
+  char chars[384];
+  size_t length;
+} text;
+
+__attribute__((format(printf, 2, 3))) static void say(text *t, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int wrote = vsnprintf(t->chars + t->length, sizeof t->chars - t->length, format, arguments);
+  va_end(arguments);
+  if (wrote > 0) t->length += (size_t)wrote;
+  if (t->length < sizeof t->chars) return;
+  t->length = sizeof t->chars - 1;
+  strcpy(t->chars + t->length - 3, "...");
+}
+
+static void say_unknown_key(text *t, const complaint *item) {
+  say(t, "TIDE_DEBUG='%s' is not accepted: a list of", item->value);
+  for (size_t i = 0; i < OPTIONS; i++)
+    if (*table[i].key) say(t, " %s=N", table[i].key);
+  say(t, "; ignored");
+}
+
+static void say_bad_value(text *t, const complaint *item, tide_options *resolved) {
   static const char *const forms[] = {"an integer", "'off' or an integer",
                                       "a number with B, KiB, MiB, GiB or TiB, or of bytes,"};
-  char name[48], accepted[128], instead[48];
-  snprintf(name, sizeof name, "%s%s%s", o->environment, *o->key ? " " : "", o->key);
-  if (o->highest == INT64_MAX)
-    snprintf(accepted, sizeof accepted, "%s of at least %lld", forms[o->form],
-             (long long)o->lowest);
+  const option *o = item->option;
+  if (item->from_program)
+    say(t, "option %s", o->field);
   else
-    snprintf(accepted, sizeof accepted, "%s from %lld to %lld", forms[o->form],
-             (long long)o->lowest, (long long)o->highest);
-  snprintf(instead, sizeof instead, "using %lld", (long long)o->standard);
-  complain(c, name, value, accepted, instead);
+    say(t, "%s%s%s", o->environment, *o->key ? " " : "", o->key);
+  say(t, "='%s' is not accepted: %s ", item->value,
+      item->from_program ? "a value" : forms[o->form]);
+  if (o->highest == INT64_MAX)
+    say(t, "of at least %lld", (long long)o->lowest);
+  else
+    say(t, "from %lld to %lld", (long long)o->lowest, (long long)o->highest);
+  say(t, "; using %lld", (long long)*field_of(resolved, o));
 }
 
 // ---- Parsing --------------------------------------------------------------------------------
@@ -87,19 +121,19 @@ static bool parse_bytes_suffix(const char *suffix, int *shift) {
   return false;
 }
 
-static bool parse_value(const option *o, const char *text, int64_t *value) {
-  if (o->form == PERCENT && !strcmp(text, "off")) return *value = -1, true;
-  bool negative = *text == '-' && o->form != BYTES;
-  if (!isdigit((unsigned char)text[negative])) return false;
+static bool parse_value(const option *o, const char *written, int64_t *value) {
+  if (o->form == PERCENT && !strcmp(written, "off")) return *value = -1, true;
+  bool negative = *written == '-' && o->form != BYTES;
+  if (!isdigit((unsigned char)written[negative])) return false;
   char *end;
   errno = 0;
-  long long number = strtoll(text, &end, 10);
+  long long number = strtoll(written, &end, 10);
   if (errno) return false;
   int shift = 0;
   if (o->form == BYTES ? !parse_bytes_suffix(end, &shift) : *end != 0) return false;
-  if (number > INT64_MAX >> shift) return false;
+  if (number > INT64_MAX >> shift) return false; // of BYTES, which are not negative
   if (o->form == PERCENT && number < -1) number = -1;
-  number <<= shift;
+  number *= (int64_t)1 << shift;
   if (number < o->lowest || number > o->highest) return false;
   *value = number;
   return true;
@@ -124,61 +158,71 @@ static void parse_debug(const char *list, tide_options *options, complaints *c) 
     size_t key_length = strcspn(item, "=");
     const option *o = find_key(item, key_length);
     if (!o) {
-      char accepted[128] = "a list of";
-      for (size_t i = 0; i < OPTIONS; i++)
-        if (*table[i].key) {
-          size_t used = strlen(accepted);
-          snprintf(accepted + used, sizeof accepted - used, " %s=N", table[i].key);
-        }
-      complain(c, "TIDE_DEBUG", item, accepted, "ignored");
+      complain(c, NULL, false, item);
     } else if (item[key_length] != '=' || length >= sizeof item ||
                !parse_value(o, item + key_length + 1, field_of(options, o))) {
-      complain_value(c, o, item[key_length] ? item + key_length + 1 : "");
+      complain(c, o, false, item[key_length] ? item + key_length + 1 : "");
     }
   }
 }
 
 // ---- Resolving ------------------------------------------------------------------------------
 
-tide_status rt_options_resolve(const tide_options *asked, tide_options *resolved) {
-  complaints c = {.length = 0};
-  for (size_t i = 0; i < OPTIONS; i++) *field_of(resolved, &table[i]) = table[i].standard;
-
+static void from_environment(tide_options *resolved, complaints *c) {
   for (size_t i = 0; i < OPTIONS; i++) {
     const option *o = &table[i];
     if (*o->key) continue;
     // Empty counts as not set, as in Go. In a setuid program the environment is not trusted.
-    const char *text = secure_getenv(o->environment);
-    if (text && *text && !parse_value(o, text, field_of(resolved, o))) complain_value(&c, o, text);
+    const char *value = secure_getenv(o->environment);
+    if (value && *value && !parse_value(o, value, field_of(resolved, o)))
+      complain(c, o, false, value);
   }
   const char *debug = secure_getenv("TIDE_DEBUG");
-  if (debug) parse_debug(debug, resolved, &c);
+  if (debug) parse_debug(debug, resolved, c);
+}
 
-  for (size_t i = 0; asked && i < OPTIONS; i++) {
+// What the program asks for: TIDE_UNSET, or a value, with any negative percent being -1.
+static int64_t asked_value(const tide_options *asked, const option *o) {
+  int64_t value = *(const int64_t *)(const void *)((const char *)asked + o->offset);
+  return value != TIDE_UNSET && o->form == PERCENT && value < -1 ? -1 : value;
+}
+
+static void from_program(const tide_options *asked, tide_options *resolved, complaints *c) {
+  for (size_t i = 0; i < OPTIONS; i++) {
     const option *o = &table[i];
-    int64_t value = *(const int64_t *)(const void *)((const char *)asked + o->offset);
+    int64_t value = asked_value(asked, o);
     if (value == TIDE_UNSET) continue;
-    if (o->form == PERCENT && value < -1) value = -1;
     if (value >= o->lowest && value <= o->highest) {
       *field_of(resolved, o) = value;
-      continue;
+    } else {
+      char number[24];
+      snprintf(number, sizeof number, "%lld", (long long)value);
+      complain(c, o, true, number);
     }
-    char number[24], accepted[64], instead[48];
-    snprintf(number, sizeof number, "%lld", (long long)value);
-    snprintf(accepted, sizeof accepted, "a value from %lld to %lld", (long long)o->lowest,
-             (long long)o->highest);
-    snprintf(instead, sizeof instead, "using %lld", (long long)*field_of(resolved, o));
-    char name[48];
-    snprintf(name, sizeof name, "option %s", o->field);
-    complain(&c, name, number, accepted, instead);
   }
-  return c.length ? rt_error_set(TIDE_ERR_OPTION, "%s", c.text) : TIDE_OK;
+}
+
+tide_status rt_options_resolve(const tide_options *asked, tide_options *resolved) {
+  complaints c = {.count = 0};
+  for (size_t i = 0; i < OPTIONS; i++) *field_of(resolved, &table[i]) = table[i].standard;
+  from_environment(resolved, &c);
+  if (asked) from_program(asked, resolved, &c);
+  if (!c.count) return TIDE_OK;
+  text t = {.length = 0};
+  for (size_t i = 0; i < c.count; i++) {
+    if (i) say(&t, "; also ");
+    if (c.items[i].option)
+      say_bad_value(&t, &c.items[i], resolved);
+    else
+      say_unknown_key(&t, &c.items[i]);
+  }
+  return rt_error_set(TIDE_ERR_OPTION, "%s", t.chars);
 }
 
 // The name of the first field that *asked sets to another value than the one in force, or NULL.
 const char *rt_options_conflict(const tide_options *asked) {
   for (size_t i = 0; i < OPTIONS; i++) {
-    int64_t value = *(const int64_t *)(const void *)((const char *)asked + table[i].offset);
+    int64_t value = asked_value(asked, &table[i]);
     if (value != TIDE_UNSET && value != *field_of(&rt_options, &table[i])) return table[i].field;
   }
   return NULL;

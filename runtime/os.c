@@ -65,6 +65,10 @@ bool os_commit(void *address, size_t bytes) {
   return mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
+void os_uncommit(void *address, size_t bytes) {
+  mprotect(address, bytes, PROT_NONE);
+}
+
 bool os_release(void *address, size_t bytes) {
   return madvise(address, bytes, MADV_DONTNEED) == 0;
 }
@@ -117,6 +121,14 @@ void os_futex_wait(unsigned int *word, unsigned int value) {
 bool os_futex_wait_ns(unsigned int *word, unsigned int value, uint64_t ns) {
   struct timespec timeout = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
   return futex(word, FUTEX_WAIT, value, &timeout) == 0 || errno != ETIMEDOUT;
+}
+
+void os_pause(unsigned tries) {
+  static unsigned int never; // nobody wakes it
+  if (tries < 8)
+    sched_yield();
+  else
+    os_futex_wait_ns(&never, 0, 50000);
 }
 
 void os_futex_wake_all(unsigned int *word) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Processors (P): what pools are divided over.
+// Processors (P): what per-processor caches are divided over.
 //
 // A running thread has a processor. It gives it up when it enters tide_blocking and takes one when
-// it leaves: the one that was given up last, whose part of each pool is the likeliest to be in a
-// cache. With no idle processor left it shares one, each in turn. So, as with Go's scheduler, which
-// processor a thread runs on changes as threads block, and at most tide_procs() of them run with a
-// processor to themselves.
+// it leaves: the one that was given up last, whose caches are the likeliest to be warm. With no
+// idle processor left it shares one, each in turn. So, as with Go's scheduler, which processor a
+// thread runs on changes as threads block, and at most tide_procs() of them run with a processor to
+// themselves.
 //
 // A step on a processor's data is taken between rt_proc_pin and rt_proc_unpin, which make the
 // thread the only one on the processor, whether it shares it or not.
@@ -13,10 +13,8 @@
 #include "rt.h"
 #include "rt_private.h"
 
-#include <sched.h>
-
-static rt_proc all[RT_PROCS_MAX];
-static AO_t procs;                                      // how many are in use
+static rt_proc *all; // RT_PROCS_MAX of them, outside static data, which is scanned
+static AO_t procs;   // how many are in use
 static rt_pinned_lock procs_lock = RT_PINNED_LOCK_INIT; // for what follows
 static rt_proc *idle;                                   // last given up first
 static unsigned next_shared;
@@ -58,8 +56,11 @@ static void reset(unsigned count) {
   }
 }
 
-void rt_procs_init(int count) {
+tide_status rt_procs_init(int count) {
+  if (!all) all = os_map(RT_PROCS_MAX * sizeof *all);
+  if (!all) return rt_error_set(TIDE_ERR_MEMORY, "no memory for the processors");
   reset((unsigned)count);
+  return TIDE_OK;
 }
 
 void rt_proc_acquire(rt_thread *self) {
@@ -88,7 +89,7 @@ RT_COLD void rt_proc_wait(rt_proc *proc) {
   for (unsigned tries = 0;; tries++) {
     // Acquire: pairs with the release in rt_proc_unpin.
     if (AO_load(&proc->held) == 0 && AO_compare_and_swap_acquire(&proc->held, 0, 1)) return;
-    if (tries % 64 == 63) sched_yield();
+    if (tries >= 64) os_pause(tries / 64);
   }
 }
 

@@ -36,6 +36,7 @@ static int compare_ranges(const void *a, const void *b) {
 tide_status tide_roots_add(const void *lo, const void *hi) {
   range key = {(uintptr_t)lo, (uintptr_t)hi, 1};
   if (key.hi < key.lo) return rt_error_set(TIDE_ERR_ARGUMENT, "root range ends before it begins");
+  if (!rt_allowed("tide_roots_add")) return TIDE_ERR_STATE;
   if (!rt_ensure_initialised())
     return rt_error_set(TIDE_ERR_MEMORY, "the library could not be initialised");
   range *fresh = malloc(sizeof *fresh);
@@ -52,6 +53,7 @@ tide_status tide_roots_add(const void *lo, const void *hi) {
 
 tide_status tide_roots_remove(const void *lo, const void *hi) {
   range key = {(uintptr_t)lo, (uintptr_t)hi, 0};
+  if (!rt_allowed("tide_roots_remove")) return TIDE_ERR_STATE;
   range *gone = NULL;
   pthread_mutex_lock(&rt_world_lock);
   range **node = tfind(&key, &ranges, compare_ranges);
@@ -72,24 +74,28 @@ static const char *align_up(const char *address) {
   return (const char *)(((uintptr_t)address + sizeof(void *) - 1) & ~(sizeof(void *) - 1));
 }
 
-static void give(const char *lo, const char *hi, rt_root_source source, rt_root_fn fn, void *arg) {
+void rt_scan(const char *lo, const char *hi, rt_root_source source, rt_root_fn fn, void *arg) {
   lo = align_up(lo);
   hi = (const char *)((uintptr_t)hi & ~(sizeof(void *) - 1));
   if (lo < hi) fn(lo, hi, source, arg);
 }
 
-static char *doubtful_copy; // one piece; mapped by its first use, by whoever stopped the world
-enum { PIECE_BYTES = 4096 };
+static char *doubtful_copy; // mapped by its first use, by whoever stopped the world
+enum { PAGE_BYTES = 4096, PIECE_BYTES = 16 * PAGE_BYTES };
 
 void rt_scan_doubtful(const char *lo, const char *hi, rt_root_source source, rt_root_fn fn,
                       void *arg) {
   if (!doubtful_copy) doubtful_copy = os_map(PIECE_BYTES);
+  if (!doubtful_copy) rt_fatal("no memory (%d bytes) to look at data segments", PIECE_BYTES);
   for (lo = align_up(lo); lo < hi;) {
-    size_t bytes = PIECE_BYTES - ((uintptr_t)lo & (PIECE_BYTES - 1)); // up to the next page
+    size_t page_offset = (uintptr_t)lo & (PAGE_BYTES - 1);
+    size_t bytes = PIECE_BYTES - page_offset;
     if (bytes > (size_t)(hi - lo)) bytes = (size_t)(hi - lo);
-    if (!doubtful_copy || os_read_memory(doubtful_copy, lo, bytes) != bytes) return;
-    give(doubtful_copy, doubtful_copy + bytes, source, fn, arg);
-    lo += bytes;
+    // Copies up to the first page that is not there; what lies beyond may be there again.
+    size_t got = os_read_memory(doubtful_copy, lo, bytes);
+    rt_scan(doubtful_copy, doubtful_copy + got, source, fn, arg);
+    lo += got == bytes ? bytes
+                       : (page_offset + got) / PAGE_BYTES * PAGE_BYTES + PAGE_BYTES - page_offset;
   }
 }
 
@@ -99,7 +105,7 @@ static void scan_whole_stack(const rt_thread *thread, rt_root_fn fn, void *arg) 
   const char *hi = thread->stack_hi;
   char probe;
   while (hi > thread->stack_lo) {
-    const char *lo = (const char *)(((uintptr_t)hi - 1) & ~(uintptr_t)(PIECE_BYTES - 1));
+    const char *lo = (const char *)(((uintptr_t)hi - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
     if (lo < thread->stack_lo) lo = thread->stack_lo;
     if (os_read_memory(&probe, lo, 1) != 1) return;
     rt_scan_doubtful(lo, hi, RT_ROOT_STACK, fn, arg);
@@ -109,10 +115,10 @@ static void scan_whole_stack(const rt_thread *thread, rt_root_fn fn, void *arg) 
 
 static void scan_stack(const rt_thread *thread, rt_root_fn fn, void *arg) {
   if (thread->sp)
-    give(thread->sp, thread->stack_hi, RT_ROOT_STACK, fn, arg);
+    rt_scan(thread->sp, thread->stack_hi, RT_ROOT_STACK, fn, arg);
   else
     scan_whole_stack(thread, fn, arg);
-  if (thread->alt_sp) give(thread->alt_sp, thread->alt_hi, RT_ROOT_STACK, fn, arg);
+  if (thread->alt_sp) rt_scan(thread->alt_sp, thread->alt_hi, RT_ROOT_STACK, fn, arg);
 }
 
 typedef struct walk {
@@ -124,7 +130,7 @@ static void scan_range(const void *node, VISIT visit, void *closure) {
   const walk *w = closure;
   const range *r = *(const range *const *)node;
   if (visit == postorder || visit == leaf)
-    give((const char *)r->lo, (const char *)r->hi, RT_ROOT_ADDED, w->fn, w->arg);
+    rt_scan((const char *)r->lo, (const char *)r->hi, RT_ROOT_ADDED, w->fn, w->arg);
 }
 
 void rt_roots_scan(rt_root_fn fn, void *arg) {

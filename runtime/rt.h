@@ -9,9 +9,10 @@
 //
 // Lock order, outermost first:
 //   the client's cycle and hook locks > rt_world_lock > proc lock > the client's heap locks.
-// Two classes of locks exist. A *pinned* lock is only ever taken inside a pinned section, so none
-// is held while the world is stopped. Every other lock may be held by a stopped thread; a thread
-// that stops the world must not wait for one of those until it has restarted the world.
+// Two classes of locks exist. A *pinned* lock is only ever taken by a thread that cannot be
+// stopped: inside a pinned section, holding rt_world_lock, or not yet on the registry. So none is
+// held while the world is stopped. Every other lock may be held by a stopped thread; a thread that
+// stops the world must not wait for one of those until it has restarted the world.
 #ifndef TIDEPOOL_RT_H
 #define TIDEPOOL_RT_H
 
@@ -47,14 +48,14 @@ struct rt_proc;
 
 typedef struct rt_thread {
   // Used by the thread itself, also in its signal handler; hence volatile, not atomic.
-  volatile int pinned;        // depth of pinned sections
-  volatile int stop_deferred; // the stop signal came while pinned
-  struct rt_proc *proc;       // NULL while blocked
-  const char *refusal;        // why this thread may not use the heap now; NULL: it may
-  unsigned int state;         // RT_RUNNING, RT_BLOCKED, ...; waited on
-  unsigned int asked_epoch;   // the last world epoch in which the thread was asked to stop
-  unsigned int stopped_epoch; // the last one in which it has acknowledged that
-  volatile int stopping;      // on its way into a stop: a second signal changes nothing
+  volatile int pinned;                 // depth of pinned sections
+  volatile int stop_deferred;          // the stop signal came while pinned
+  struct rt_proc *proc;                // NULL while blocked
+  const char *refusal;                 // why this thread may not use the heap now; NULL: it may
+  unsigned int state;                  // RT_RUNNING, RT_BLOCKED, ...; waited on
+  volatile unsigned int asked_epoch;   // the last world epoch in which the thread was asked to stop
+  volatile unsigned int stopped_epoch; // the last one in which it has acknowledged that
+  volatile int stopping;               // on its way into a stop: a second signal changes nothing
 
   // Set by the thread before it acknowledges or blocks; read by whoever stops the world.
   char *sp;     // everything at and above it on the stack is scanned
@@ -89,6 +90,10 @@ static inline rt_thread *rt_enter(const char *what) {
   if (RT_LIKELY(self && !self->refusal)) return self;
   return rt_enter_slow(what);
 }
+
+// Whether the calling thread may make the call `what`, which does not need it to be registered;
+// reports a refusal.
+bool rt_allowed(const char *what);
 
 // ---- Pinned sections ------------------------------------------------------------------------
 //
@@ -214,6 +219,20 @@ typedef struct rt_client {
 
 extern const rt_client rt_client_calls;
 
+// ---- Cancellation ---------------------------------------------------------------------------
+//
+// Where the library holds a lock it must not be cancelled. Asynchronous cancellation is not
+// supported in registered threads at all.
+
+static inline int rt_cancel_disable(void) {
+  int before;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  return before;
+}
+static inline void rt_cancel_restore(int before) {
+  pthread_setcancelstate(before, NULL);
+}
+
 // ---- The process ----------------------------------------------------------------------------
 
 extern tide_options rt_options; // in force; read-only after initialisation
@@ -245,14 +264,18 @@ int os_cpus_allowed(void); // CPUs that the process may use, at least 1
 
 // Address space without memory; NULL when refused. Sizes and addresses are multiples of a page.
 void *os_reserve(size_t bytes);
-bool os_commit(void *address, size_t bytes);  // makes reserved space usable, zeroed; false: refused
-bool os_release(void *address, size_t bytes); // gives the memory back; stays usable, zeroed
+bool os_commit(void *address, size_t bytes); // makes reserved space usable, zeroed; false: refused
+void os_uncommit(void *address, size_t bytes); // takes that back, for memory never written to
+bool os_release(void *address, size_t bytes);  // gives the memory back; stays usable, zeroed
 void os_unreserve(void *address, size_t bytes);
 void *os_map(size_t bytes);         // reserve and commit
 size_t os_address_space_left(void); // under RLIMIT_AS; SIZE_MAX without a limit
 void os_futex_wait(unsigned int *word, unsigned int value); // returns at a wake or for no reason
 bool os_futex_wait_ns(unsigned int *word, unsigned int value, uint64_t ns); // false: time over
 void os_futex_wake_all(unsigned int *word);
+// Lets other threads run: for a loop that waits for something that is about to happen. Sleeps once
+// yielding has not helped, so that a thread of lower priority gets its turn.
+void os_pause(unsigned tries);
 // Bytes that could be copied from address of this process, up to bytes.
 size_t os_read_memory(void *to, const void *address, size_t bytes);
 

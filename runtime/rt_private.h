@@ -14,10 +14,11 @@ bool rt_ensure_initialised(void); // by whoever needs the library; problems go t
 // thread.c
 tide_status rt_threads_init(void);
 tide_status rt_thread_attach_self(void); // TIDE_OK when it is registered already
+void rt_thread_bury(rt_thread *thread);  // has ended without unregistering; rt_world_lock held
 void rt_threads_after_fork(void);        // forgets all but the calling thread; rt_world_lock held
 
 // proc.c
-void rt_procs_init(int procs);
+tide_status rt_procs_init(int procs);
 void rt_proc_acquire(rt_thread *self); // a processor for a thread that has none
 void rt_proc_release(rt_thread *self);
 void rt_procs_lock(void);
@@ -28,6 +29,7 @@ void rt_procs_after_fork(rt_thread *only);
 tide_status rt_world_init(void);
 void rt_world_lock_for_fork(void); // keeps the world from being stopped, and the registry as it is
 void rt_world_unlock_for_fork(void);
+void rt_world_enter_blocked(rt_thread *self); // when it returns, no stop signal is on its way
 void rt_world_leave_blocked(rt_thread *self); // waits for the pause, if any, to end
 
 // segments.c
@@ -38,6 +40,7 @@ bool rt_tls_settled(const rt_thread *thread); // world stopped: is its table of 
 void rt_tls_scan(const rt_thread *thread, rt_root_fn fn, void *arg);
 
 // roots.c
+void rt_scan(const char *lo, const char *hi, rt_root_source source, rt_root_fn fn, void *arg);
 // Memory that may be shorter than believed: the kernel copies it, up to the first unreadable byte.
 void rt_scan_doubtful(const char *lo, const char *hi, rt_root_source source, rt_root_fn fn,
                       void *arg);

@@ -7,7 +7,11 @@
 // look at what the loader keeps for debuggers, who face the same question: a state word that says
 // whether it is in the middle of a change, and the chain of loaded objects. If the loader is at
 // rest and the chain is the one that belonged to our list, the list is true, and stays true until
-// the world runs. Otherwise the world is started for a moment and the list read again (world.c).
+// Otherwise the world is started for a moment and the list read again (world.c). Threads in
+// tide_blocking and threads that we do not know are not stopped and may unload a library even then:
+// all but the program's own data is read through the kernel, which tells us of a page that is gone.
+// What such threads load meanwhile cannot refer to the heap.
+//
 //
 // Thread-local variables. Those that were there at program start, and those of libraries built for
 // it, lie in one block below the thread pointer. The rest are blocks from malloc, found through the
@@ -15,7 +19,7 @@
 // DTV[-1] is its length, DTV[m] the block of module m. A block may be an old one of an unloaded
 // module, shorter than the new module's, so it is read through the kernel. A thread may have been
 // stopped while realloc moves its DTV; a DTV that was freed is known by the second word of DTV[-1],
-// which is 0 in a whole one and a pointer or key of malloc's in a freed one.
+// which is 0 in a whole one and a pointer or key of glibc's malloc in a freed one.
 //
 // Objects loaded with dlmopen into another namespace are not seen.
 #define _GNU_SOURCE
@@ -27,6 +31,7 @@
 
 typedef struct segment {
   const char *lo, *hi;
+  bool lasting; // the program's own: never unloaded
 } segment;
 
 typedef struct tls_module {
@@ -80,12 +85,14 @@ static bool loader_is_watched(void) {
 static uint64_t chain_signature(void) {
   uint64_t signature = 0;
   if (!loader_is_watched()) return 0; // a static program: nothing is loaded or unloaded
-  for (const struct link_map *object = _r_debug.r_map; object; object = object->l_next) {
-    signature = signature * 1099511628211u + (uintptr_t)object;
-    signature = signature * 1099511628211u + object->l_addr;
-    signature = signature * 1099511628211u + (uintptr_t)object->l_ld;
+  struct link_map object;             // a copy: it may be freed while we look
+  for (const struct link_map *next = _r_debug.r_map; next; next = object.l_next) {
+    if (os_read_memory(&object, next, sizeof object) != sizeof object) return 0;
+    signature = signature * 1099511628211u + (uintptr_t)next;
+    signature = signature * 1099511628211u + object.l_addr;
+    signature = signature * 1099511628211u + (uintptr_t)object.l_ld;
   }
-  return signature;
+  return signature | 1;
 }
 
 bool rt_segments_still_true(void) {
@@ -96,8 +103,9 @@ bool rt_segments_still_true(void) {
 
 // ---- Reading the list -----------------------------------------------------------------------
 
-static void add_writable(const struct dl_phdr_info *object, const ElfW(Phdr) * header) {
-  segment s;
+static void add_writable(const struct dl_phdr_info *object, const ElfW(Phdr) * header,
+                         bool lasting) {
+  segment s = {.lasting = lasting};
   s.lo = (const char *)object->dlpi_addr + header->p_vaddr;
   s.hi = s.lo + header->p_memsz;
   // The part that is read-only after relocation holds what the loader put there.
@@ -112,7 +120,7 @@ static void add_writable(const struct dl_phdr_info *object, const ElfW(Phdr) * h
 }
 
 static int read_object(struct dl_phdr_info *object, size_t size, void *first) {
-  bool *is_first = first;
+  bool *is_first = first, program = *is_first; // the program itself is listed first
   if (*is_first) {
     *is_first = false;
     if (known.read && object->dlpi_adds == known.adds && object->dlpi_subs == known.subs)
@@ -124,7 +132,8 @@ static int read_object(struct dl_phdr_info *object, size_t size, void *first) {
   }
   for (int i = 0; i < object->dlpi_phnum; i++) {
     const ElfW(Phdr) *header = &object->dlpi_phdr[i];
-    if (header->p_type == PT_LOAD && (header->p_flags & PF_W)) add_writable(object, header);
+    if (header->p_type == PT_LOAD && (header->p_flags & PF_W))
+      add_writable(object, header, program);
     if (header->p_type == PT_TLS && object->dlpi_tls_modid) {
       tls_module module = {object->dlpi_tls_modid, header->p_memsz};
       list_push(&known.modules, &module);
@@ -145,8 +154,10 @@ void rt_segments_refresh(void) {
 void rt_segments_scan(rt_root_fn fn, void *arg) {
   const segment *segments = known.segments.items;
   for (size_t i = 0; i < known.segments.count; i++)
-    fn((const char *)(((uintptr_t)segments[i].lo + 7) & ~(uintptr_t)7),
-       (const char *)((uintptr_t)segments[i].hi & ~(uintptr_t)7), RT_ROOT_STATIC, arg);
+    if (segments[i].lasting)
+      rt_scan(segments[i].lo, segments[i].hi, RT_ROOT_STATIC, fn, arg);
+    else
+      rt_scan_doubtful(segments[i].lo, segments[i].hi, RT_ROOT_STATIC, fn, arg);
 }
 
 // ---- Thread-local variables -----------------------------------------------------------------
@@ -169,10 +180,14 @@ static const dtv_entry *dtv_of(const rt_thread *thread) {
 #endif
 }
 
+// Reads DTV[m]; m = -1 for the head.
+static bool read_dtv(const rt_thread *thread, ptrdiff_t m, dtv_entry *entry) {
+  return os_read_memory(entry, dtv_of(thread) + m, sizeof *entry) == sizeof *entry;
+}
+
 bool rt_tls_settled(const rt_thread *thread) {
   dtv_entry head;
-  return os_read_memory(&head, dtv_of(thread) - 1, sizeof head) != sizeof head ||
-         head.pointer.to_free == NULL;
+  return !read_dtv(thread, -1, &head) || head.pointer.to_free == NULL;
 }
 
 // The block below the thread pointer of a thread whose block is not on its stack: the first thread.
@@ -191,15 +206,18 @@ static void scan_static_block(const rt_thread *thread, const char *lowest, rt_ro
 }
 
 void rt_tls_scan(const rt_thread *thread, rt_root_fn fn, void *arg) {
-  const dtv_entry *dtv = dtv_of(thread);
+  // A thread in tide_blocking runs on, and may be moving its DTV: for a moment.
+  for (unsigned tries = 0; !rt_tls_settled(thread) && tries < 1000; tries++) os_pause(tries);
+  dtv_entry head, entry;
   const tls_module *modules = known.modules.items;
-  size_t length = dtv[-1].counter;
   const char *edge = thread->thread_pointer;
+  if (!read_dtv(thread, -1, &head)) return;
   for (size_t i = 0; i < known.modules.count; i++) {
-    if (modules[i].id > length) continue; // the thread has not used it yet
-    const char *block = dtv[modules[i].id].pointer.block;
+    if (modules[i].id > head.counter) continue; // the thread has not used it yet
+    if (!read_dtv(thread, (ptrdiff_t)modules[i].id, &entry)) continue;
+    const char *block = entry.pointer.block;
     if (!block || block == (const char *)-1) continue;
-    if (dtv[modules[i].id].pointer.to_free)
+    if (entry.pointer.to_free)
       rt_scan_doubtful(block, block + modules[i].bytes, RT_ROOT_TLS, fn, arg);
 #if defined __x86_64__
     else if (block < edge)

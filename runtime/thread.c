@@ -3,8 +3,10 @@
 //
 // A thread is registered by tide_thread_register, tide_thread_create, or its first call that needs
 // the heap, and unregisters when it exits, by the destructor of a thread-specific key. Destructors
-// of other keys may run later and use the heap again; the thread is then registered again, and the
-// C library runs our destructor again.
+// of other keys may use the heap too, so ours asks to be called again until its last turn
+// (PTHREAD_DESTRUCTOR_ITERATIONS). Those that come after it in that turn are refused the heap: the
+// thread could not leave the registry any more. Should one end that way all the same (its first
+// call ever was there), it is taken off the registry when it cannot be signalled.
 //
 // The registry changes only under rt_world_lock, which whoever stops the world holds: no thread
 // comes or goes while the world is stopped. A thread that starts or exits during a pause waits for
@@ -14,6 +16,7 @@
 #include "rt_private.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -24,6 +27,7 @@ __thread rt_thread *rt_self_ __attribute__((tls_model("initial-exec")));
 static rt_thread *registry; // under rt_world_lock
 static rt_thread *retired;  // records to use again, under rt_world_lock
 static pthread_key_t exit_key;
+static __thread int exit_rounds __attribute__((tls_model("initial-exec"))); // of our destructor
 
 rt_thread *rt_threads(void) {
   return registry;
@@ -58,29 +62,28 @@ static bool find_own_stack(rt_thread *self) {
   return true;
 }
 
-static rt_thread *new_record(void) {
-  pthread_mutex_lock(&rt_world_lock);
-  rt_thread *record = retired;
-  if (record) retired = record->next;
-  pthread_mutex_unlock(&rt_world_lock);
-  if (record) {
-    memset(record, 0, sizeof *record);
-    return record;
-  }
+static rt_thread *carve_record(void) { // rt_world_lock held
   // Records are never unmapped: whoever stopped the world may still wake one.
-  static pthread_mutex_t slab_lock = PTHREAD_MUTEX_INITIALIZER;
   static char *slab, *slab_end;
   enum { RECORD_BYTES = (sizeof(rt_thread) + 127) / 128 * 128, SLAB_BYTES = 16384 };
-  pthread_mutex_lock(&slab_lock);
   if ((size_t)(slab_end - slab) < RECORD_BYTES) {
     slab = os_map(SLAB_BYTES);
     slab_end = slab ? slab + SLAB_BYTES : NULL;
+    if (!slab) return NULL;
   }
-  if (slab) {
-    record = (rt_thread *)(void *)slab;
-    slab += RECORD_BYTES;
-  }
-  pthread_mutex_unlock(&slab_lock);
+  slab += RECORD_BYTES;
+  return (rt_thread *)(void *)(slab - RECORD_BYTES);
+}
+
+static rt_thread *new_record(void) {
+  pthread_mutex_lock(&rt_world_lock);
+  rt_thread *record = retired;
+  if (record)
+    retired = record->next;
+  else
+    record = carve_record();
+  pthread_mutex_unlock(&rt_world_lock);
+  if (record) memset(record, 0, sizeof *record);
   return record;
 }
 
@@ -97,8 +100,7 @@ static void unblock_stop_signal(void) {
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-tide_status rt_thread_attach_self(void) {
-  if (rt_self_) return TIDE_OK;
+static tide_status attach_self(void) {
   rt_thread *self = new_record();
   if (!self) return rt_error_set(TIDE_ERR_MEMORY, "no memory to register a thread");
   self->pthread = pthread_self();
@@ -124,6 +126,16 @@ tide_status rt_thread_attach_self(void) {
   return TIDE_OK;
 }
 
+tide_status rt_thread_attach_self(void) {
+  if (rt_self_) return TIDE_OK;
+  if (exit_rounds >= PTHREAD_DESTRUCTOR_ITERATIONS)
+    return rt_error_set(TIDE_ERR_STATE, "the thread is at its end");
+  int cancellable = rt_cancel_disable();
+  tide_status status = attach_self();
+  rt_cancel_restore(cancellable);
+  return status;
+}
+
 static void remove_from_registry(rt_thread *thread) { // rt_world_lock held
   if (thread->prev)
     thread->prev->next = thread->next;
@@ -145,7 +157,18 @@ static void detach_self(rt_thread *self) {
 }
 
 static void on_thread_exit(void *value) {
-  if (rt_self_ == value && value) detach_self(value);
+  if (rt_self_ != value) return; // it has unregistered by itself
+  if (++exit_rounds < PTHREAD_DESTRUCTOR_ITERATIONS)
+    pthread_setspecific(exit_key, value);
+  else
+    detach_self(value);
+}
+
+void rt_thread_bury(rt_thread *thread) {
+  if (thread->proc) rt_proc_release(thread);
+  rt_client_calls.thread_detach(thread, false);
+  remove_from_registry(thread);
+  retire_record(thread);
 }
 
 tide_status rt_threads_init(void) {
@@ -208,6 +231,7 @@ static void *thread_main(void *argument) {
 
 int tide_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *),
                        void *arg) {
+  if (!rt_allowed("tide_thread_create")) return EPERM;
   if (!rt_ensure_initialised()) return ENOMEM;
   // The creator waits until the new thread is on the registry: until then arg, which may be the
   // only reference to an object, is on the creator's stack.
@@ -236,8 +260,7 @@ static void go_blocked(rt_thread *self) {
   rt_proc_release(self);
   rt_client_calls.thread_allow(self, false);
   self->refusal = "inside tide_blocking (see tide_active)";
-  // Release: whoever finds the thread blocked sees its registers on its stack, and self->sp.
-  AO_int_store_release(&self->state, RT_BLOCKED);
+  rt_world_enter_blocked(self);
 }
 
 static void go_running(rt_thread *self) {
@@ -269,12 +292,13 @@ void *tide_active(void *(*fn)(void *), void *arg) {
   if (!self || AO_int_load(&self->state) == RT_RUNNING) return fn(arg);
   // Frames between the region's entry and here are scanned while fn runs, as the thread is then
   // stopped where it is; afterwards the region's own mark holds again.
-  char *entry_sp = self->sp;
+  char *sp = self->sp, *alt_sp = self->alt_sp;
   go_running(self);
   self->block_depth++;
   void *result = fn(arg);
   self->block_depth--;
-  self->sp = entry_sp;
+  self->sp = sp;
+  self->alt_sp = alt_sp;
   go_blocked(self);
   return result;
 }

@@ -9,6 +9,11 @@
 //     has just put the registers on it), acknowledges, and waits for the epoch to change.
 // A thread in a pinned section only notes the signal, finishes the section, and stops by itself.
 //
+// No signal handler runs on a stopped thread, nor on the one that has stopped the world: it could
+// move references about behind the marker's back, and the C library's own cancellation signal could
+// take the thread out of its stop. So all signals are blocked there, also those that the C library
+// keeps to itself.
+//
 // The handler uses nothing but this thread's record, a futex, and errno, which it restores. Between
 // stop and start, whoever stopped the world takes no lock of the C library and calls no malloc: a
 // stopped thread may hold any of those. The one lock that matters for roots, the dynamic loader's,
@@ -23,9 +28,9 @@
 #include "rt_private.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,6 +45,23 @@ static struct sigaction previous_action;
 int tide_stop_signal(void) {
   return SIGURG;
 }
+
+// ---- Signals --------------------------------------------------------------------------------
+
+// By the system call: pthread_sigmask leaves out the C library's own signals.
+typedef uint64_t signal_mask;
+
+static signal_mask block_all_signals(void) {
+  signal_mask all = ~(signal_mask)0, before;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+  return before;
+}
+
+static void restore_signals(signal_mask before) {
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+}
+
+static signal_mask stopper_mask; // under rt_world_lock
 
 // ---- Being stopped --------------------------------------------------------------------------
 
@@ -56,11 +78,20 @@ static bool within(const char *address, const char *lo, const char *hi) {
   return address >= lo && address < hi;
 }
 
+// The first thread's stack may grow further once the program has raised its limit.
+static bool on_own_stack(rt_thread *self, const char *here) {
+  if (within(here, self->stack_lo, self->stack_hi)) return true;
+  struct rlimit limit;
+  if (self->tid != getpid() || getrlimit(RLIMIT_STACK, &limit) != 0) return false;
+  if (limit.rlim_cur < (uintptr_t)self->stack_hi) self->stack_lo = self->stack_hi - limit.rlim_cur;
+  return within(here, self->stack_lo, self->stack_hi);
+}
+
 // Notes which stacks are to be scanned for a thread stopped at address `here` of one of them.
 static void note_stack(rt_thread *self, char *here) {
   self->alt_sp = NULL;
   self->sp = here;
-  if (within(here, self->stack_lo, self->stack_hi)) return;
+  if (on_own_stack(self, here)) return;
   // In a handler of the program's that runs on an alternate stack. Where its own stack ended then
   // is not known to us: all of it is scanned.
   stack_t alt;
@@ -71,18 +102,17 @@ static void note_stack(rt_thread *self, char *here) {
     self->alt_hi = (char *)alt.ss_sp + alt.ss_size;
     return;
   }
-  rt_fatal("thread %d was stopped on a stack that is not its own; it cannot be scanned",
-           (int)self->tid);
+  rt_fatal("thread %d is on a stack that is not its own, which cannot be scanned", (int)self->tid);
 }
 
 // Stops the thread, whose stack is to be scanned from `here` on. The thread may be in
-// tide_blocking, having entered it after it was asked: the region's own mark is put back.
+// tide_blocking, having entered it after it was asked: the region's own marks are put back.
 static void stop_at(rt_thread *self, char *here, unsigned int now) {
-  char *region_sp = self->sp;
+  char *sp = self->sp, *alt_sp = self->alt_sp;
   note_stack(self, here);
   acknowledge_and_wait(self, now);
-  self->sp = region_sp;
-  self->alt_sp = NULL;
+  self->sp = sp;
+  self->alt_sp = alt_sp;
 }
 
 static bool asked_to_stop(const rt_thread *self, unsigned int now) {
@@ -101,42 +131,48 @@ static void on_stop_signal(int signal_number, siginfo_t *info, void *context) {
   rt_thread *self = rt_self();
   // Acquire: pairs with the release in rt_world_stop; self->asked_epoch belongs to this epoch.
   unsigned int now = AO_int_load_acquire(&epoch);
-  if (self && !self->stopping && asked_to_stop(self, now)) {
-    if (self->pinned) {
-      self->stop_deferred = 1;
-    } else {
-      self->stopping = 1;
-      stop_at(self, __builtin_frame_address(0), now);
-      self->stopping = 0;
-    }
+  if (!self || !asked_to_stop(self, now)) {
+    pass_on(signal_number, info, context);
+  } else if (self->pinned) {
+    self->stop_deferred = 1;
+  } else if (!self->stopping) { // else rt_stop_deferred looks again
+    self->stopping = 1;
+    stop_at(self, __builtin_frame_address(0), now);
+    self->stopping = 0;
   }
-  bool ours = info->si_code == SI_TKILL && info->si_pid == getpid();
-  if (!ours) pass_on(signal_number, info, context);
   errno = saved_errno;
 }
 
 static void stop_here(void *argument) {
   rt_thread *self = argument;
+  // Acquire: as in the handler.
   unsigned int now = AO_int_load_acquire(&epoch);
-  if (!asked_to_stop(self, now)) return;
-  stop_at(self, self->sp, now);
+  if (asked_to_stop(self, now)) acknowledge_and_wait(self, now);
 }
 
 RT_COLD void rt_stop_deferred(rt_thread *self) {
   if (self->pinned) return;
   int saved_errno = errno;
-  self->stopping = 1;
-  AO_compiler_barrier();
-  self->stop_deferred = 0;
-  rt_with_registers_on_stack(self, stop_here, self);
-  AO_compiler_barrier();
-  self->stopping = 0;
+  char *sp = self->sp, *alt_sp = self->alt_sp; // as in stop_at
+  do {
+    self->stopping = 1;
+    AO_compiler_barrier();
+    self->stop_deferred = 0;
+    signal_mask before = block_all_signals();
+    rt_with_registers_on_stack(self, stop_here, self);
+    restore_signals(before);
+    self->stopping = 0;
+    AO_compiler_barrier();
+    // The world may have been started and stopped again while the signal changed nothing.
+  } while (asked_to_stop(self, AO_int_load_acquire(&epoch)));
+  self->sp = sp;
+  self->alt_sp = alt_sp;
   errno = saved_errno;
 }
 
 // Two functions, so that the frame whose address is noted lies below the saved registers.
 static RT_NOINLINE void note_sp_and_call(rt_thread *self, void (*fn)(void *), void *arg) {
-  self->sp = __builtin_frame_address(0);
+  note_stack(self, __builtin_frame_address(0));
   fn(arg);
   AO_compiler_barrier(); // no tail call: the frame stays
 }
@@ -145,6 +181,21 @@ RT_NOINLINE void rt_with_registers_on_stack(rt_thread *self, void (*fn)(void *),
   __builtin_unwind_init(); // every callee-saved register goes to this frame
   note_sp_and_call(self, fn, arg);
   AO_compiler_barrier();
+}
+
+// The thread and whoever stops the world each write first (BLOCKED; asked_epoch), then look at what
+// the other wrote: one of them sees the other. A thread that finds itself asked goes back, unless
+// it has been frozen already, and is stopped where a system call cannot be interrupted by that.
+void rt_world_enter_blocked(rt_thread *self) {
+  for (;;) {
+    // Release: whoever finds the thread blocked sees its registers on its stack, and self->sp.
+    AO_int_store_release(&self->state, RT_BLOCKED);
+    AO_nop_full(); // pairs with the one in ask
+    unsigned int now = AO_int_load_acquire(&epoch);
+    if (!asked_to_stop(self, now)) return;
+    if (!AO_int_compare_and_swap(&self->state, RT_BLOCKED, RT_RUNNING)) return;
+    for (unsigned tries = 0; asked_to_stop(self, now); tries++) os_pause(tries);
+  }
 }
 
 void rt_world_leave_blocked(rt_thread *self) {
@@ -165,15 +216,17 @@ void rt_world_leave_blocked(rt_thread *self) {
 
 // Returns whether the thread must acknowledge.
 static bool ask(rt_thread *thread, unsigned int now) {
-  // Acquire: pairs with the release in go_blocked.
-  if (AO_int_compare_and_swap_acquire(&thread->state, RT_BLOCKED, RT_FROZEN)) return false;
-  // It runs, or blocks a moment from now and is stopped by the signal all the same.
   thread->asked_epoch = now;
-  AO_nop_full(); // asked_epoch before the signal; the kernel's own barrier is not documented
-  if (syscall(SYS_tgkill, getpid(), thread->tid, tide_stop_signal()) != 0)
-    rt_fatal("thread %d cannot be signalled (error %d): it ended without leaving the registry",
-             (int)thread->tid, errno);
-  return true;
+  AO_nop_full(); // pairs with the one in rt_world_enter_blocked; and before the signal
+  // Acquire: pairs with the release in rt_world_enter_blocked.
+  if (AO_int_compare_and_swap_acquire(&thread->state, RT_BLOCKED, RT_FROZEN)) {
+    thread->asked_epoch = 0;
+    return false;
+  }
+  if (syscall(SYS_tgkill, getpid(), thread->tid, tide_stop_signal()) == 0) return true;
+  if (errno != ESRCH) rt_fatal("thread %d cannot be signalled (error %d)", (int)thread->tid, errno);
+  rt_thread_bury(thread);
+  return false;
 }
 
 static void name_the_late(unsigned int now) {
@@ -204,7 +257,8 @@ static void stop_once(rt_thread *self, rt_stop *stop) {
   AO_int_store(&acknowledged, 0);
   // Release: pairs with the acquire in on_stop_signal.
   AO_int_store_release(&epoch, now);
-  for (rt_thread *thread = rt_threads(); thread; thread = thread->next) {
+  for (rt_thread *thread = rt_threads(), *next; thread; thread = next) {
+    next = thread->next; // the thread may be taken off the registry
     if (thread == self) continue;
     stop->threads++;
     expected += ask(thread, now);
@@ -241,23 +295,27 @@ static bool roots_are_settled(rt_thread *self) {
 void rt_world_stop(rt_thread *self, rt_stop *stop) {
   pthread_mutex_lock(&stopper_lock);
   stop->asked_at_ns = os_now_ns();
-  for (;;) {
+  for (unsigned tries = 0;; tries++) {
     rt_segments_refresh(); // takes the loader's lock: before the stop
     pthread_mutex_lock(&rt_world_lock);
+    stopper_mask = block_all_signals(); // nobody can want to stop this thread now
     stop_once(self, stop);
     if (roots_are_settled(self)) break;
     start_once(self);
+    restore_signals(stopper_mask);
     pthread_mutex_unlock(&rt_world_lock);
     // A thread is loading or unloading a library, or moving its table of thread-local blocks.
-    sched_yield();
+    os_pause(tries);
   }
   stop->stopped_at_ns = os_now_ns();
 }
 
 void rt_world_start(rt_thread *self) {
   start_once(self);
+  signal_mask before = stopper_mask;
   pthread_mutex_unlock(&rt_world_lock);
   pthread_mutex_unlock(&stopper_lock);
+  restore_signals(before);
 }
 
 void rt_world_lock_for_fork(void) {
@@ -277,7 +335,7 @@ tide_status rt_world_init(void) {
   // SA_RESTART: system calls go on. No SA_ONSTACK: the frame belongs on the stack that was in use,
   // where it is scanned with the rest.
   action.sa_flags = SA_RESTART | SA_SIGINFO;
-  sigemptyset(&action.sa_mask);
+  memset(&action.sa_mask, 0xff, sizeof action.sa_mask); // sigfillset leaves out the C library's own
   struct sigaction before;
   if (sigaction(tide_stop_signal(), &action, &before) != 0)
     return rt_error_set(TIDE_ERR_SYSTEM, "no handler can be set for signal %d", tide_stop_signal());

@@ -40,8 +40,9 @@ TIDE_API void *tide_alloc_uncollectable(size_t size);
 TIDE_API void *tide_alloc_aligned(size_t alignment, size_t size, tide_kind kind);
 
 // Changes the size of an object, in place where possible. NULL allocates a scanned object; size 0
-// frees and returns NULL. The part beyond the old size is zero in scanned objects. On failure the
-// object is as it was. An address that is no object's start is refused and reported: returns NULL.
+// frees and returns NULL. The part beyond the old size, as tide_size gives it, is zero in scanned
+// objects. On failure the object is as it was. An address that is no object's start is refused and
+// reported: returns NULL.
 TIDE_API void *tide_realloc(void *object, size_t size);
 
 // Frees an object at once, for whoever knows better than the collector. NULL is ignored. An address
@@ -142,7 +143,9 @@ typedef struct tide_hook tide_hook;
 // Has fn(cycle, arg) called at point of every collection, in the order of adding. arg is not a
 // root. At the two stopped points fn must be short, and must not lock, call malloc or stdio, or
 // allocate; a tide_ call that it may not make is refused and reported. Allowed everywhere:
-// tide_gc_cycle. Returns NULL when there is no memory or the point is unknown.
+// tide_gc_cycle. A hook at TIDE_CYCLE_END may use the heap; its allocations start no collection,
+// and if it collects, the hooks at that point are not called for that. Returns NULL when there is
+// no memory or the point is unknown.
 TIDE_API tide_hook *tide_hook_add(tide_hook_point point, tide_hook_fn fn, void *arg);
 
 // When it returns, fn is not running and will not be called again; so not from fn's own call. NULL
@@ -226,11 +229,15 @@ extern TIDE_API const unsigned char tide_class_of[TIDE_SMALL_MAX / 16 + 1];
 TIDE_API void *tide_alloc_slow(size_t size, tide_kind kind);
 
 static inline __attribute__((always_inline)) void *tide_alloc_kind(tide_kind kind, size_t size) {
-  if (__builtin_expect(size <= TIDE_SMALL_MAX, 1)) {
+  if (__builtin_expect(size <= TIDE_SMALL_MAX && (unsigned)kind < TIDE_KINDS, 1)) {
     tide_run *run = &tide_cache_current->runs[kind][tide_class_of[(size + 15) / 16]];
     char *object = run->next;
     if (__builtin_expect(object != run->limit, 1)) {
       run->next = object + run->size;
+      // What the caller stores into the object must not come before this: a collection in between
+      // would take the object for a free slot. (The thread's own signal is the collection, so the
+      // compiler is all that has to be told.)
+      __atomic_signal_fence(__ATOMIC_SEQ_CST);
       return object;
     }
   }

@@ -22,7 +22,8 @@
     "heap growth that starts a collection, in percent of what is live; `off` (or -1) turns the "   \
     "automatic collections off")                                                                   \
   X(procs, INTEGER, "TIDE_PROCS", "", 0, 0, 1024,                                                  \
-    "number of processors (P) that pools are divided over; 0 means the CPUs that the process "     \
+    "number of processors (P) that per-processor caches are divided over; 0 means the CPUs that "  \
+    "the process "                                                                                 \
     "may use")                                                                                     \
   X(min_heap_bytes, BYTES, "TIDE_MINHEAP", "", 0, 0, INT64_MAX,                                    \
     "heap size below which the heap's growth starts no collection; 0 means 4 MiB x percent / 100") \

@@ -67,7 +67,7 @@ TIDE_API tide_status tide_thread_register(void);
 TIDE_API tide_status tide_thread_unregister(void);
 
 // As pthread_create, with the new thread registered before fn runs. Returns pthread_create's error
-// number, or ENOMEM when the thread cannot be registered.
+// number, ENOMEM when the thread cannot be registered, EPERM where the heap may not be used.
 TIDE_API int tide_thread_create(pthread_t *thread, const pthread_attr_t *attributes,
                                 void *(*fn)(void *), void *arg);
 
@@ -88,13 +88,13 @@ TIDE_API int tide_stop_signal(void);
 
 // ---- Processors -----------------------------------------------------------------------------
 
-// The number of processors (P): how many ways pools are divided, Go's GOMAXPROCS. At first the
+// The number of processors (P): how many ways caches are divided, Go's GOMAXPROCS. At first the
 // number of CPUs that the process may use. A running thread has a processor; it gives it up in
 // tide_blocking; threads beyond the number of processors share them.
 TIDE_API int tide_procs(void);
 
 // Sets it, 1 to 1024, and returns the old number; outside that range it only asks. Stops the world
-// for a moment. Pools lose what their primary caches hold.
+// for a moment.
 TIDE_API int tide_procs_set(int procs);
 
 // ---- Roots ----------------------------------------------------------------------------------
@@ -105,7 +105,8 @@ TIDE_API int tide_procs_set(int procs);
 // values, the stack of a thread that Tidepool has not met.
 
 // Makes [lo, hi) a root; it must stay readable until removed. The same range may be added several
-// times and must be removed as often. TIDE_ERR_ARGUMENT when hi is below lo.
+// times and must be removed as often. TIDE_ERR_ARGUMENT when hi is below lo, TIDE_ERR_STATE where
+// the heap may not be used.
 TIDE_API tide_status tide_roots_add(const void *lo, const void *hi);
 
 // Removes a range that was added with just these bounds; TIDE_ERR_ARGUMENT if there is none.
