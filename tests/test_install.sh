@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Uses the library as somebody else's project does: installed with pkg-config, shared and static, from
+# C and C++, and as a meson subproject.
+# usage: test_install.sh SOURCE_ROOT BUILD_ROOT
+set -u
+source_root=$1 build_root=$2
+here=$(mktemp -d) || exit 1
+trap 'rm -rf "$here"' EXIT
+failures=0
+
+check() { # check NAME COMMAND...
+  local name=$1
+  shift
+  if "$@" >"$here/log" 2>&1; then
+    echo "ok: $name"
+  else
+    echo "FAILED: $name"
+    sed 's/^/    /' "$here/log" | tail -n 20
+    failures=$((failures + 1))
+  fi
+}
+
+prefix=$here/prefix
+# Nothing in here may depend on what the caller built with.
+unset CFLAGS CXXFLAGS LDFLAGS
+check "configure and install with a prefix" sh -c "
+  meson setup '$here/build' '$source_root' --prefix='$prefix' --libdir=lib \
+    -Dtests=false -Dtool=false -Dbuildtype=release && ninja -C '$here/build' install"
+
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+consumer=$source_root/tests/consumer
+check "pkg-config knows the version" pkg-config --exact-version=0.1.0 tidepool
+check "C program, shared library" sh -c "
+  \${CC:-cc} -Wall -Wextra -Wno-unused-parameter -Werror '$consumer/main.c' -o '$here/shared' \
+    \$(pkg-config --cflags --libs tidepool) -Wl,-rpath,'$prefix/lib' && '$here/shared'"
+check "C program, static library" sh -c "
+  \${CC:-cc} '$consumer/main.c' -o '$here/static' \$(pkg-config --cflags tidepool) \
+    '$prefix/lib/libtidepool.a' -lpthread && '$here/static'"
+check "fully static program" sh -c "
+  \${CC:-cc} -static '$consumer/main.c' -o '$here/fullstatic' \$(pkg-config --cflags tidepool) \
+    '$prefix/lib/libtidepool.a' -lpthread && '$here/fullstatic'"
+check "C++ program" sh -c "
+  \${CXX:-c++} -std=c++17 -Wall -Wextra -Werror '$consumer/consumer.cc' -o '$here/cxx' \
+    \$(pkg-config --cflags --libs tidepool) -Wl,-rpath,'$prefix/lib' && '$here/cxx'"
+check "only tide_ names are exported" sh -c "
+  ! nm -D --defined-only '$prefix/lib/libtidepool.so' | grep -vE ' tide_[a-z_]+\$'"
+
+mkdir -p "$here/project/subprojects"
+cp "$consumer/main.c" "$consumer/meson.build" "$here/project/"
+ln -s "$source_root" "$here/project/subprojects/tidepool"
+unset PKG_CONFIG_PATH
+check "meson subproject" sh -c "
+  meson setup '$here/sub' '$here/project' --force-fallback-for=tidepool && ninja -C '$here/sub' &&
+  '$here/sub/consumer'"
+
+echo "$failures failed"
+exit $((failures > 0))

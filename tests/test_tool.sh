@@ -1,0 +1,242 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The command line of `tidepool`, from outside: exit statuses, messages, the three forms of a
+# result, files, and environments that mean no good. The experiments run with tiny numbers; what
+# they measure is only checked where it must be exact.
+#
+# Usage: test_tool.sh PATH-OF-TIDEPOOL. Prints one line a check and ends with a count.
+set -u
+tool=${1:?usage: test_tool.sh PATH-OF-TIDEPOOL}
+dir=$(mktemp -d) || exit 1
+trap 'chmod -R u+w "$dir" 2>/dev/null; rm -rf "$dir"' EXIT
+unset TIDE_GCPERCENT TIDE_PROCS TIDE_MINHEAP TIDE_MARKSTACK TIDE_DEBUG NO_COLOR
+export LC_ALL=C
+checks=0
+failures=0
+small=(--procs "1,2" --bursts 4 --workers 8)
+
+# check WHAT COMMAND...: the command succeeds.
+check() {
+  local what=$1
+  shift
+  checks=$((checks + 1))
+  if "$@"; then
+    echo "ok   $what"
+  else
+    failures=$((failures + 1))
+    echo "FAIL $what"
+    echo "     status $status"
+    sed 's/^/     stdout: /' "$dir/out"
+    sed 's/^/     stderr: /' "$dir/err"
+  fi
+}
+
+# run ARGUMENT...: status, $dir/out and $dir/err of the tool.
+run() {
+  status=0
+  timeout 120 "$tool" "$@" >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+}
+
+lines() { [ "$(wc -l <"$dir/$1")" -eq "$2" ]; }
+has() { grep -qF -- "$2" "$dir/$1"; }
+matches() { grep -qE -- "$2" "$dir/$1"; }
+exits() { [ "$status" -eq "$1" ]; }
+
+# refused STATUS TEXT: nothing but one line on stderr, which holds the text.
+refused() { exits "$1" && lines out 0 && lines err 1 && has err "$2"; }
+
+# usage WHAT TEXT ARGUMENT...: bad usage is refused with status 2.
+usage() {
+  local what=$1 text=$2
+  shift 2
+  run "$@"
+  check "$what" refused 2 "$text"
+}
+
+# environment WHAT TEXT NAME=VALUE: a value in the environment is refused with status 2.
+environment() {
+  status=0
+  env "$3" timeout 120 "$tool" forced "${small[@]}" >"$dir/out" 2>"$dir/err" </dev/null ||
+    status=$?
+  check "$1" refused 2 "$2"
+}
+
+is_json() {
+  if command -v jq >/dev/null; then
+    jq -e -s 'length > 0 and all(type == "object")' "$1" >/dev/null
+  else
+    [ -s "$1" ] && ! grep -qvE '^\{"[a-z_]+": .*\}$' "$1"
+  fi
+}
+
+# ---- Help ------------------------------------------------------------------------------------
+
+listed() { exits 0 && lines err 0 && has out forced && has out period; }
+run --help
+check "--help lists the commands" listed
+for command in forced period; do
+  described() { exits 0 && lines err 0 && has out "Usage: tidepool $command" && has out --out=DIR; }
+  run "$command" --help
+  check "$command --help" described
+done
+run --version
+check "--version" matches out '^tidepool [0-9]+\.[0-9]+\.[0-9]+$'
+
+# ---- Bad usage -------------------------------------------------------------------------------
+
+usage "no command" "commands: forced, period"
+usage "unknown command" "unknown command 'tides'; commands: forced, period" tides
+usage "option in place of a command" "unknown option '--procs'" --procs 2
+usage "unknown option" "unknown option '--waves'; accepted: --procs" forced --waves
+usage "argument too many" "unexpected argument 'extra'" forced extra
+usage "number out of range" "--procs: '0' is not a whole number from 1 to 1024" forced --procs 0
+usage "number with a tail" "--bursts: '3x' is not a whole number" forced --bursts 3x
+usage "hole in a list" "--procs: '' is not a whole number" forced --procs 1,,2
+usage "value missing" "--procs needs a value" forced --procs
+usage "value too many" "--quick takes no value" period --quick=1
+usage "not a size" "--live: '32MB' is not a size" period --live 32MB
+usage "negative size" "--live: '-1MiB' is not a size" period --live -1MiB
+usage "infinite rate" "--rates: 'inf' is not a number from" period --rates inf
+usage "unknown engine" "--engine: 'steam' is not accepted; accepted: native" forced --engine steam
+usage "unknown format" "--format: 'xml' is not accepted; accepted: table,csv,json" \
+  forced --format xml
+usage "two modes" "exclude each other" period --quick --full
+usage "line break in a value" "is not accepted" forced --format $'ta\nble'
+
+# ---- The environment -------------------------------------------------------------------------
+
+environment "TIDE_GCPERCENT=abc" "TIDE_GCPERCENT" TIDE_GCPERCENT=abc
+check "  it names the value" has err abc
+environment "TIDE_PROCS=-3" "TIDE_PROCS" TIDE_PROCS=-3
+environment "TIDE_MINHEAP=4XB" "TIDE_MINHEAP" TIDE_MINHEAP=4XB
+environment "TIDE_DEBUG=nonsense=1" "TIDE_DEBUG" TIDE_DEBUG=nonsense=1
+status=0
+TIDE_GCPERCENT=abc "$tool" forced --help >"$dir/out" 2>"$dir/err" || status=$?
+check "help whatever the environment" exits 0
+status=0
+TIDE_GCPERCENT=off "$tool" period --quick >"$dir/out" 2>"$dir/err" || status=$?
+check "period without automatic collections" refused 2 "TIDE_GCPERCENT"
+
+# ---- forced ----------------------------------------------------------------------------------
+
+titled() { exits 0 && lines err 0 && has out "forced: native engine, 8 workers"; }
+run forced "${small[@]}"
+check "forced prints a table" titled
+check "  with its conclusion" has out "survives one collection and is lost at the second"
+no_escapes() { ! grep -q $'\033' "$dir/out"; }
+check "  without colours in a pipe" no_escapes
+ascii() { ! grep -qP '[^\x00-\x7f]' "$dir/out"; }
+check "  in ASCII in the C locale" ascii
+
+run forced "${small[@]}" --format json
+eight_rows() { exits 0 && lines err 0 && lines out 8; }
+check "forced --format json" eight_rows
+check "  is JSON lines" is_json "$dir/out"
+fields() {
+  local field
+  for field in experiment engine procs forced bursts workers hits_per_burst hit_rate; do
+    [ "$(grep -c "\"$field\": " "$dir/out")" -eq 8 ] || return 1
+  done
+}
+check "  has the promised fields" fields
+none_left() { [ "$(grep -E '"forced": [23]' "$dir/out" | grep -c '"hit_rate": 0.0,')" -eq 4 ]; }
+check "  two and three collections leave nothing" none_left
+all_left() {
+  [ "$(grep '"forced": 0' "$dir/out" | grep -cE '"hit_rate": (1\.0|0\.9[0-9]*),')" -eq 2 ]
+}
+check "  no collection leaves all" all_left
+
+csv() {
+  exits 0 && lines out 9 && head -n 1 "$dir/out" | grep -q '^experiment,engine,procs,forced,' &&
+    awk -F, 'NR == 1 { n = NF } NF != n { exit 1 }' "$dir/out"
+}
+run forced "${small[@]}" --format csv
+check "forced --format csv" csv
+
+one_worker() { exits 0 && lines out 2; }
+run forced --procs 3 --bursts 1 --workers 1 --item-bytes 16B --max-forced 1 --format json
+check "forced with the least of everything" one_worker
+
+# ---- period ----------------------------------------------------------------------------------
+
+run period --live 4MiB --rates 200,400 --ratios 0.5,3 --bursts 4 --workers 8 --format json
+five_rows() { exits 0 && lines err 0 && lines out 5; }
+check "period --format json" five_rows
+check "  is JSON lines" is_json "$dir/out"
+fields() {
+  local field
+  for field in rate_mb_s gap_ms gc_period_ms gap_over_period predicted measured error bursts; do
+    [ "$(grep -c "\"$field\": " "$dir/out")" -eq 4 ] || return 1
+  done
+}
+check "  has the promised fields" fields
+summary() { tail -n 1 "$dir/out" | grep -q '"summary": true, "configs": 4, "max_abs_error": '; }
+check "  and a summary" summary
+
+titled() { exits 0 && lines err 0 && has out "period: native engine" && has out "hit rate"; }
+run period --live 4MiB --rates 400 --ratios 0.5 --bursts 4 --workers 8
+check "period prints a table" titled
+check "  and how phases are chosen" has out "phases of the collection period"
+
+# ---- Where results go ------------------------------------------------------------------------
+
+run forced "${small[@]}" --out "$dir/new/place"
+three_files() {
+  exits 0 && [ -s "$dir/new/place/forced.txt" ] && [ -s "$dir/new/place/forced.csv" ] &&
+    is_json "$dir/new/place/forced.json"
+}
+check "--out makes the directory and three files" three_files
+run forced "${small[@]}" --out /dev/null/place
+check "--out below a file" refused 1 "/dev/null/place"
+if [ "$(id -u)" -ne 0 ]; then
+  mkdir "$dir/locked" && chmod a-w "$dir/locked"
+  run forced "${small[@]}" --out "$dir/locked"
+  check "--out without permission" refused 1 "$dir/locked"
+fi
+mkdir -p "$dir/taken/forced.csv"
+run forced "${small[@]}" --out "$dir/taken"
+check "--out where a file cannot be made" refused 1 "forced.csv"
+mkdir -p "$dir/full" && ln -s /dev/full "$dir/full/forced.json"
+run forced "${small[@]}" --out "$dir/full"
+check "--out on a full disk" refused 1 "forced.json"
+
+: >"$dir/out"
+status=0
+"$tool" forced "${small[@]}" >/dev/full 2>"$dir/err" || status=$?
+check "a full disk at standard output" refused 1 "standard output"
+status=0
+"$tool" forced --help >/dev/full 2>"$dir/err" || status=$?
+check "a full disk under --help" refused 1 "standard output"
+status=0
+"$tool" forced "${small[@]}" >&- 2>"$dir/err" || status=$?
+check "a closed standard output" refused 1 "standard output"
+status=0
+"$tool" forced "${small[@]}" --out "$dir/closed" <&- >&- 2>&- || status=$?
+clean_files() { exits 1 && is_json "$dir/closed/forced.json"; }
+check "all standard streams closed" clean_files
+
+# ---- Surroundings ----------------------------------------------------------------------------
+
+status=0
+env -i PATH="$PATH" "$tool" forced "${small[@]}" >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+check "an empty environment" exits 0
+status=0
+LC_ALL=nowhere LANG=xx TERM='' COLUMNS=-4 "$tool" forced "${small[@]}" >"$dir/out" 2>"$dir/err" ||
+  status=$?
+check "a locale and a terminal that do not exist" exits 0
+
+partial() { exits 143 && lines err 0 && has out "Partial result"; }
+status=0
+timeout --preserve-status -s TERM 5 "$tool" period --live 4MiB --rates 50 --ratios 1.5 \
+  --bursts 10000 >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+check "a signal ends the run with what there is" partial
+
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
+  TERM=xterm timeout 120 script -qec "'$tool' period --live 8MiB --rates 200 --ratios 1.5 \
+    --bursts 60 --workers 8" /dev/null >"$dir/out" 2>"$dir/err" </dev/null
+  status=$?
+  check "a progress bar on a terminal" matches out 'period \[=*>? *\] +[0-9]+ %, [0-9]+:[0-9]+ left'
+fi
+
+echo "100%: Checks: $checks, Failures: $failures, Errors: 0"
+[ "$failures" -eq 0 ]
