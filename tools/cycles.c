@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// The log of collections, a ring that two hooks fill; see cycles.h.
+#include "cycles.h"
+#include "command.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <tidepool.h>
+
+enum { KEPT = 8192 };
+
+typedef struct entry {
+  uint64_t start_ns;
+  uint64_t live_bytes; // 0 until marking is done
+} entry;
+
+struct cycle_log {
+  volatile uint64_t count;
+  volatile uint64_t unpaced;
+  tide_hook *at_start;
+  tide_hook *at_mark;
+  entry ring[KEPT];
+};
+
+static void log_start(const tide_cycle *cycle, void *arg) {
+  cycle_log *log = arg;
+  log->ring[log->count % KEPT] = (entry){.start_ns = cycle->start_at_ns};
+  log->count++;
+  if (cycle->cause != TIDE_CAUSE_GOAL) log->unpaced++;
+}
+
+static void log_live(const tide_cycle *cycle, void *arg) {
+  cycle_log *log = arg;
+  if (log->count > 0) log->ring[(log->count - 1) % KEPT].live_bytes = cycle->live_bytes;
+}
+
+cycle_log *cycles_watch(void) {
+  cycle_log *log = calloc(1, sizeof *log);
+  if (log) {
+    log->at_start = tide_hook_add(TIDE_STW_START, log_start, log);
+    log->at_mark = tide_hook_add(TIDE_MARK_DONE, log_live, log);
+    if (log->at_start && log->at_mark) return log;
+  }
+  complain("no memory for a log of collections");
+  cycles_unwatch(log);
+  return NULL;
+}
+
+void cycles_unwatch(cycle_log *log) {
+  if (!log) return;
+  tide_hook_remove(log->at_start);
+  tide_hook_remove(log->at_mark);
+  free(log);
+}
+
+uint64_t cycles_count(const cycle_log *log) {
+  return log->count;
+}
+
+uint64_t cycles_start_ns(const cycle_log *log, uint64_t index) {
+  return log->ring[index % KEPT].start_ns;
+}
+
+uint64_t cycles_unpaced(const cycle_log *log) {
+  return log->unpaced;
+}
+
+uint64_t cycles_between(const cycle_log *log, uint64_t from_ns, uint64_t to_ns) {
+  uint64_t found = 0, count = log->count;
+  for (uint64_t back = 1; back <= count && back <= KEPT; back++) {
+    uint64_t start_ns = cycles_start_ns(log, count - back);
+    if (start_ns <= from_ns) break;
+    if (start_ns <= to_ns) found++;
+  }
+  return found;
+}
+
+double cycles_period_ns(const cycle_log *log, uint64_t first, uint64_t last) {
+  if (log->count - first > KEPT || last <= first) return NAN;
+  uint64_t time = cycles_start_ns(log, last) - cycles_start_ns(log, first);
+  return (double)time / (double)(last - first);
+}
+
+double cycles_live_bytes(const cycle_log *log, uint64_t first, uint64_t last) {
+  if (log->count - first > KEPT || last < first || last >= log->count) return NAN;
+  double sum = 0;
+  for (uint64_t i = first; i <= last; i++) sum += (double)log->ring[i % KEPT].live_bytes;
+  return sum / (double)(last - first + 1);
+}
