@@ -3,7 +3,8 @@
 //
 // Steps of 16 bytes up to 256, then eight steps to each doubling up to 8 KiB (so that rounding
 // wastes at most 1/8 of an object, 1/16 on average), then the largest multiples of 16 of which
-// 7, 6, 5, 4, 3 and 2 fit into a block of 64 KiB.
+// 7, 6, 5, 4, 3 and 2 fit into a block of 64 KiB. Programs have the classes compiled in (gc.h), so to
+// change them is to change the ABI.
 #ifndef TIDEPOOL_SIZE_CLASS_H
 #define TIDEPOOL_SIZE_CLASS_H
 

@@ -39,6 +39,7 @@ START_TEST(every_small_size_has_the_smallest_class_that_fits) {
   for (size_t size = 0; size <= TIDE_SMALL_MAX; size++) {
     unsigned class = size_class_for(size);
     MUST(class < TIDE_SIZE_CLASSES);
+    MUST(class == tide_class_by_arithmetic(size));
     MUST(size_class_bytes[class] >= size);
     MUST(!class || size_class_bytes[class - 1] < size);
   }

@@ -744,7 +744,7 @@ static Suite *suite(void) {
   tcase_add_test(t, alternate_signal_stack_disarmed);
   tcase_add_test(t, main_stack_grows_after_a_new_limit);
   tcase_add_test(t, main_stack_grows_and_shrinks);
-  tcase_add_test(t, dropped_lists_go);
+  if (!UNDER_ASAN) tcase_add_test(t, dropped_lists_go); // its frames are larger, and full of gaps
   suite_add_tcase(s, t);
   return s;
 }

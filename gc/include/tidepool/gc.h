@@ -228,9 +228,21 @@ extern TIDE_API const unsigned char tide_class_of[TIDE_SMALL_MAX / 16 + 1];
 
 TIDE_API void *tide_alloc_slow(size_t size, tide_kind kind);
 
+// The same by arithmetic, which compilers do beforehand where the size is a constant: steps of 16
+// bytes up to 256, eight steps to each doubling up to 8192, then six classes more.
+static inline unsigned tide_class_by_arithmetic(size_t size) {
+  if (size <= 256) return size ? (unsigned)(size - 1) / 16 : 0;
+  if (size > 8192)
+    return 56u + (size > 9360) + (size > 10912) + (size > 13104) + (size > 16384) + (size > 21840);
+  unsigned log2 = 63u - (unsigned)__builtin_clzl(size - 1);
+  return 16 + (log2 - 8) * 8 + (unsigned)((size - 1) >> (log2 - 3)) - 8;
+}
+
 static inline __attribute__((always_inline)) void *tide_alloc_kind(tide_kind kind, size_t size) {
   if (__builtin_expect(size <= TIDE_SMALL_MAX && (unsigned)kind < TIDE_KINDS, 1)) {
-    tide_run *run = &tide_cache_current->runs[kind][tide_class_of[(size + 15) / 16]];
+    unsigned size_class = __builtin_constant_p(size) ? tide_class_by_arithmetic(size)
+                                                     : tide_class_of[(size + 15) / 16];
+    tide_run *run = &tide_cache_current->runs[kind][size_class];
     char *object = run->next;
     if (__builtin_expect(object != run->limit, 1)) {
       run->next = object + run->size;
