@@ -3,8 +3,8 @@
 //
 // Steps of 16 bytes up to 256, then eight steps to each doubling up to 8 KiB (so that rounding
 // wastes at most 1/8 of an object, 1/16 on average), then the largest multiples of 16 of which
-// 7, 6, 5, 4, 3 and 2 fit into a block of 64 KiB. Programs have the classes compiled in (gc.h), so to
-// change them is to change the ABI.
+// 7, 6, 5, 4, 3 and 2 fit into a block of 64 KiB. Programs have the classes compiled in (gc.h), so
+// to change them is to change the ABI.
 #ifndef TIDEPOOL_SIZE_CLASS_H
 #define TIDEPOOL_SIZE_CLASS_H
 
@@ -19,11 +19,12 @@
   X(3, 64, 48)                                                                                     \
   X(4, 80, 64)                                                                                     \
   X(5, 96, 80)                                                                                     \
-  X(6, 112, 96) X(7, 128, 112) X(8, 144, 128) X(9, 160, 144) X(10, 176, 160) X(11, 192, 176)       \
-      X(12, 208, 192) X(13, 224, 208) X(14, 240, 224) X(15, 256, 240) X(16, 288, 256)              \
-          X(17, 320, 288) X(18, 352, 320) X(19, 384, 352) X(20, 416, 384) X(21, 448, 416)          \
-              X(22, 480, 448) X(23, 512, 480) X(24, 576, 512) X(25, 640, 576) X(26, 704, 640)      \
-                  X(27, 768, 704) X(28, 832, 768) X(29, 896, 832) X(30, 960, 896) X(31, 1024, 960) \
+  X(6, 112, 96)                                                                                    \
+  X(7, 128, 112) X(8, 144, 128) X(9, 160, 144) X(10, 176, 160) X(11, 192, 176) X(12, 208, 192)     \
+      X(13, 224, 208) X(14, 240, 224) X(15, 256, 240) X(16, 288, 256) X(17, 320, 288)              \
+          X(18, 352, 320) X(19, 384, 352) X(20, 416, 384) X(21, 448, 416) X(22, 480, 448)          \
+              X(23, 512, 480) X(24, 576, 512) X(25, 640, 576) X(26, 704, 640) X(27, 768, 704)      \
+                  X(28, 832, 768) X(29, 896, 832) X(30, 960, 896) X(31, 1024, 960)                 \
                       X(32, 1152, 1024) X(33, 1280, 1152) X(34, 1408, 1280) X(35, 1536, 1408)      \
                           X(36, 1664, 1536) X(37, 1792, 1664) X(38, 1920, 1792) X(39, 2048, 1920)  \
                               X(40, 2304, 2048) X(41, 2560, 2304) X(42, 2816, 2560)                \

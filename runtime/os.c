@@ -128,7 +128,7 @@ void os_pause(unsigned tries) {
   if (tries < 8)
     sched_yield();
   else
-    os_futex_wait_ns(&never, 0, 50000);
+    os_futex_wait_ns(&never, 0, 50000u << (tries < 28 ? (tries - 8) / 4 : 5)); // up to 1.6 ms
 }
 
 void os_futex_wake_all(unsigned int *word) {

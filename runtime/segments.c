@@ -123,12 +123,14 @@ static int read_object(struct dl_phdr_info *object, size_t size, void *first) {
   bool *is_first = first, program = *is_first; // the program itself is listed first
   if (*is_first) {
     *is_first = false;
-    if (known.read && object->dlpi_adds == known.adds && object->dlpi_subs == known.subs)
+    uint64_t chain = chain_signature(); // it changes only under the lock that we are under
+    if (known.read && object->dlpi_adds == known.adds && object->dlpi_subs == known.subs &&
+        chain == known.chain)
       return 1; // nothing has changed
     known.adds = object->dlpi_adds;
     known.subs = object->dlpi_subs;
+    known.chain = chain;
     known.segments.count = known.modules.count = 0;
-    known.chain = chain_signature(); // the chain changes only under the lock that we are under
   }
   for (int i = 0; i < object->dlpi_phnum; i++) {
     const ElfW(Phdr) *header = &object->dlpi_phdr[i];
@@ -205,6 +207,15 @@ static void scan_static_block(const rt_thread *thread, const char *lowest, rt_ro
 #endif
 }
 
+// Static blocks lie next to the thread pointer. One that lies elsewhere is from malloc, also when
+// it seems not to be: the thread may have been stopped between the two halves of its entry.
+enum { STATIC_REACH_BYTES = 64 << 20 };
+
+static bool is_static_block(const rt_thread *thread, const dtv_entry *entry) {
+  ptrdiff_t away = entry->pointer.block - thread->thread_pointer;
+  return !entry->pointer.to_free && away > -STATIC_REACH_BYTES && away < STATIC_REACH_BYTES;
+}
+
 void rt_tls_scan(const rt_thread *thread, rt_root_fn fn, void *arg) {
   // A thread in tide_blocking runs on, and may be moving its DTV: for a moment.
   for (unsigned tries = 0; !rt_tls_settled(thread) && tries < 1000; tries++) os_pause(tries);
@@ -217,7 +228,7 @@ void rt_tls_scan(const rt_thread *thread, rt_root_fn fn, void *arg) {
     if (!read_dtv(thread, (ptrdiff_t)modules[i].id, &entry)) continue;
     const char *block = entry.pointer.block;
     if (!block || block == (const char *)-1) continue;
-    if (entry.pointer.to_free)
+    if (!is_static_block(thread, &entry))
       rt_scan_doubtful(block, block + modules[i].bytes, RT_ROOT_TLS, fn, arg);
 #if defined __x86_64__
     else if (block < edge)

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <sys/stat.h>
 
 // ---- Copies of a library --------------------------------------------------------------------
@@ -103,6 +104,51 @@ START_TEST(thread_locals_of_a_library) {
   check_place(HOLDER_TLS);
 }
 END_TEST
+
+#if defined __GLIBC__ && defined __x86_64__
+// The module that a thread-local block belongs to, and then the entry for it in the calling
+// thread's vector of blocks.
+static int find_module(struct dl_phdr_info *object, size_t size, void *wanted) {
+  if (object->dlpi_tls_data != *(void **)wanted) return 0;
+  *(size_t *)wanted = object->dlpi_tls_modid;
+  return 1;
+}
+
+static void **entry_of(void *block) {
+  void *wanted = block;
+  ck_assert_int_eq(dl_iterate_phdr(find_module, &wanted), 1);
+  void ***vector;
+  __asm__("movq %%fs:8, %0" : "=r"(vector));
+  return (void **)vector + 2 * (size_t)wanted;
+}
+
+// __tls_get_addr writes an entry in two halves. A thread that is stopped in between has a block
+// that looks like one of those below the thread pointer, and is far from there.
+START_TEST(half_written_entry_of_a_thread_local_block) {
+  init_verified();
+  void *library = load(BUILD_DIR "/modules/holder.so");
+  group g;
+  fill_library(library, HOLDER_TLS, &g);
+  char *slots = (char *)slots_in(library, HOLDER_TLS);
+  void **entry = NULL;
+  // The slots may not be at the block's start.
+  for (int back = 0; !entry && back < 4096; back += 8) {
+    void *wanted = slots - back;
+    if (dl_iterate_phdr(find_module, &wanted) == 1) entry = entry_of(slots - back);
+  }
+  ck_assert_ptr_nonnull(entry);
+  void *to_free = entry[1];
+  ck_assert_ptr_nonnull(to_free);
+  entry[1] = NULL;
+  uint64_t began = now_ns();
+  collect_clean();
+  ck_assert_uint_lt(now_ns() - began, 5000000000u);
+  entry[1] = to_free;
+  assert_group_lives(&g);
+  dlclose(library);
+}
+END_TEST
+#endif
 
 START_TEST(loaded_before_initialisation) {
   void *library = load(BUILD_DIR "/modules/holder.so"); // its constructor initialises
@@ -319,6 +365,9 @@ static Suite *suite(void) {
   tcase_add_test(t, data_of_a_library);
   tcase_add_test(t, bss_of_a_library);
   tcase_add_test(t, thread_locals_of_a_library);
+#if defined __GLIBC__ && defined __x86_64__
+  tcase_add_test(t, half_written_entry_of_a_thread_local_block);
+#endif
   tcase_add_test(t, loaded_before_initialisation);
   tcase_add_test(t, thread_locals_of_a_library_in_a_worker);
   tcase_add_test(t, thread_locals_go_with_the_library);

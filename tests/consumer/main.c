@@ -3,7 +3,9 @@
 #include <tidepool.h>
 #include <stdio.h>
 
-static void *make(void *arg) { return tide_alloc(64); }
+static void *make(void *arg) {
+  return tide_alloc(64);
+}
 
 int main(void) {
   if (tide_init(NULL) != TIDE_OK) return 1;
