@@ -333,8 +333,7 @@ void *small_alloc(rt_thread *self, unsigned size_class, tide_kind kind) {
   bool single = rt_options.stress != 0; // so that every allocation is seen
   rt_pin(self);
   void *object = NULL;
-  // Another thread of this one's (a signal, a hook) cannot have filled the run meanwhile; but a
-  // collection between the inline allocator and here may have left it as it was, with slots in it.
+  // The run need not be spent: aligned objects come here directly.
   while (run->next == run->limit && !next_run_in_block(local, size_class, kind, single))
     if (!own_block(local, size_class, kind)) break;
   if (run->next != run->limit) {

@@ -303,7 +303,7 @@ check "every file that is named exists" files_exist
 
 names_exist() {
   local name missing=0
-  find runtime gc pool -name '*.[ch]' -exec cat {} + >"$here/sources"
+  find runtime gc pool tools -name '*.[ch]' -exec cat {} + >"$here/sources"
   cat "${headers[@]}" >"$here/headers"
   for name in $(quoted '\<(tide|TIDE)_[A-Za-z0-9_]+\>'); do
     grep -qwF -- "$name" "$here/headers" || { echo "$name is in no public header" && missing=1; }

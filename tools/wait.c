@@ -19,6 +19,8 @@ enum { THREAD_STACK_BYTES = 512 * 1024 };
 // An interruption that comes just before the sleep begins is seen after this long.
 static const uint64_t nap_ns = 100 * 1000 * 1000;
 
+static const uint64_t patience_ns = 1000 * 1000 * 1000;
+
 static volatile sig_atomic_t asked_to_end;
 
 uint64_t now_ns(void) {
@@ -48,15 +50,22 @@ bool wait_until(uint64_t at_ns) {
   return !asked_to_end;
 }
 
-static void ask_to_end(int signal) {
-  asked_to_end = signal;
+static void ask_to_end(int number) {
+  static volatile uint64_t first_ns;
+  if (!asked_to_end) {
+    asked_to_end = number;
+    first_ns = now_ns();
+  } else if (now_ns() - first_ns > patience_ns) {
+    signal(number, SIG_DFL);
+    raise(number); // delivered when this handler returns
+  }
 }
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { ENDING_SIGNALS = sizeof ending_signals / sizeof ending_signals[0] };
 
 void interrupts_catch(void) {
-  struct sigaction action = {.sa_handler = ask_to_end, .sa_flags = (int)SA_RESETHAND};
+  struct sigaction action = {.sa_handler = ask_to_end};
   sigemptyset(&action.sa_mask);
   for (int i = 0; i < ENDING_SIGNALS; i++) {
     struct sigaction before;

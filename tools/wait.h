@@ -21,7 +21,9 @@ bool wait_until(uint64_t at_ns);
 // The same for a thread that is inside tide_blocking already; nothing cuts it short.
 void sleep_until(uint64_t at_ns);
 
-// From here on SIGINT, SIGTERM and SIGHUP ask the program to end; a second one ends it at once.
+// From here on SIGINT, SIGTERM and SIGHUP ask the program to end. One that comes more than a second
+// after the first ends it at once; sooner, it is the same request once more (timeout(1) signals the
+// process and its group).
 void interrupts_catch(void);
 // The signal that asked, 0 if none has.
 int interrupted(void);
