@@ -12,6 +12,7 @@
 #include <tidepool/gc.h>
 
 // X(class, bytes, bytes of the class below)
+// clang-format off
 #define SIZE_CLASS_TABLE(X)                                                                        \
   X(0, 16, -16)                                                                                    \
   X(1, 32, 16)                                                                                     \
@@ -37,6 +38,7 @@
                                                           X(58, 13104, 10912) X(59, 16384, 13104)  \
                                                               X(60, 21840, 16384)                  \
                                                                   X(61, 32768, 21840)
+// clang-format on
 
 extern const uint32_t size_class_bytes[TIDE_SIZE_CLASSES];
 
