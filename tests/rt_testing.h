@@ -9,6 +9,7 @@
 
 #include "testing.h"
 
+#include <sched.h>
 #include <signal.h>
 
 // ---- Time -----------------------------------------------------------------------------------
@@ -168,6 +169,32 @@ static MAYBE_UNUSED int child_result(pid_t pid, double seconds) {
   kill(pid, SIGKILL);
   waitpid(pid, NULL, 0);
   return TOO_LATE;
+}
+
+// ---- Threads --------------------------------------------------------------------------------
+
+static MAYBE_UNUSED void create(pthread_t *thread, void *(*fn)(void *), void *arg) {
+  MUST(tide_thread_create(thread, NULL, fn, arg) == 0);
+}
+
+// Keeps a few objects over a few collections of others.
+static NOINLINE void use_heap(void) {
+  void *slots[8];
+  group g;
+  group_fill_some(&g, slots, 8);
+  for (int i = 0; i < 50; i++) keep_in_memory(tide_alloc((size_t)i * 8));
+  sched_yield();
+  MUST(group_alive_of(&g, 8) == 8);
+}
+
+static MAYBE_UNUSED void *use_heap_main(void *arg) {
+  use_heap();
+  return arg;
+}
+
+static MAYBE_UNUSED void *wait_for_flag(void *flag) {
+  wait_until(flag);
+  return flag;
 }
 
 #endif

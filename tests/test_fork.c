@@ -11,7 +11,7 @@ extern char **environ;
 enum { CHILD_SECONDS = 20 };
 
 // What each child does to see that it has a heap.
-static NOINLINE void use_heap(void) {
+static NOINLINE void use_whole_heap(void) {
   void *slots[GROUP];
   group g;
   for (int round = 0; round < 3; round++) {
@@ -32,12 +32,12 @@ START_TEST(before_initialisation) {
   pid_t pid = fork();
   if (pid == 0) {
     init_verified();
-    use_heap();
+    use_whole_heap();
     _exit(0);
   }
   assert_child_well(pid);
   init_verified(); // and the parent, later
-  use_heap();
+  use_whole_heap();
   pid = fork();
   if (pid == 0) _exit(0);
   assert_child_well(pid);
@@ -51,7 +51,7 @@ START_TEST(from_main) {
   group_fill(&g, slots);
   pid_t pid = fork();
   if (pid == 0) {
-    use_heap();
+    use_whole_heap();
     if (group_alive(&g) != GROUP) _exit(1);
     forget(slots, GROUP);
     collect_clean();
@@ -64,10 +64,10 @@ START_TEST(from_main) {
 END_TEST
 
 // Returns the child's result.
-static void *fork_and_use_heap(void *arg) {
+static void *fork_and_use_whole_heap(void *arg) {
   pid_t pid = fork();
   if (pid == 0) {
-    use_heap();
+    use_whole_heap();
     _exit(0);
   }
   return (void *)(intptr_t)child_result(pid, CHILD_SECONDS);
@@ -77,10 +77,10 @@ START_TEST(from_a_thread_that_is_not_registered) {
   init_verified();
   pthread_t thread;
   void *result;
-  ck_assert_int_eq(pthread_create(&thread, NULL, fork_and_use_heap, NULL), 0);
+  ck_assert_int_eq(pthread_create(&thread, NULL, fork_and_use_whole_heap, NULL), 0);
   pthread_join(thread, &result);
   ck_assert_int_eq((intptr_t)result, 0);
-  use_heap();
+  use_whole_heap();
 }
 END_TEST
 
@@ -90,7 +90,7 @@ static void *fork_from_worker(void *arg) {
   group_fill(&g, slots);
   pid_t pid = fork();
   if (pid == 0) {
-    use_heap();
+    use_whole_heap();
     if (group_alive(&g) != GROUP) _exit(1);
     forget(slots, GROUP);
     collect_clean();
@@ -120,18 +120,18 @@ START_TEST(inside_tide_blocking_and_back) {
   group_fill(&g, slots);
   pid_t pid = (pid_t)(intptr_t)tide_blocking(fork_blocked, NULL);
   if (pid == 0) {
-    use_heap();
+    use_whole_heap();
     _exit(group_alive(&g) == GROUP ? 0 : 1);
   }
   assert_child_well(pid);
-  use_heap();
+  use_whole_heap();
   assert_group_lives(&g);
   forget(slots, GROUP);
 }
 END_TEST
 
 static void *active_in_child(void *arg) {
-  use_heap();
+  use_whole_heap();
   return NULL;
 }
 
@@ -155,7 +155,7 @@ static int hook_child = -1;
 static void fork_in_hook(const tide_cycle *cycle, void *arg) {
   if (hook_child != -1) return;
   hook_child = -2;
-  hook_child = (int)(intptr_t)fork_and_use_heap(NULL);
+  hook_child = (int)(intptr_t)fork_and_use_whole_heap(NULL);
 }
 
 START_TEST(in_a_cycle_end_hook) {
@@ -189,7 +189,7 @@ START_TEST(while_another_thread_is_in_a_hook) {
   pid_t pid = fork();
   if (pid == 0) {
     tide_hook_remove(hook);
-    use_heap();
+    use_whole_heap();
     _exit(0);
   }
   int result = child_result(pid, 5);
@@ -207,7 +207,7 @@ START_TEST(children_of_children) {
   group g;
   group_fill(&g, slots);
   for (int generation = 0; generation < 5; generation++) {
-    use_heap();
+    use_whole_heap();
     pid_t pid = fork();
     if (pid == 0) continue;
     int result = child_result(pid, CHILD_SECONDS);
@@ -220,7 +220,7 @@ START_TEST(children_of_children) {
 END_TEST
 
 static void *use_heap_in_thread(void *arg) {
-  use_heap();
+  use_whole_heap();
   return NULL;
 }
 
@@ -254,7 +254,7 @@ START_TEST(child_that_exits) {
   init_verified();
   pid_t pid = fork();
   if (pid == 0) {
-    use_heap();
+    use_whole_heap();
     pthread_exit(NULL); // of the last thread: exit(0)
   }
   assert_child_well(pid);
@@ -303,7 +303,7 @@ static void fork_many(int forks) {
   for (int i = 0; i < forks; i++) {
     pid_t pid = fork();
     if (pid == 0) {
-      use_heap();
+      use_whole_heap();
       _exit(group_alive(&g) == GROUP ? 0 : 1);
     }
     int result = child_result(pid, CHILD_SECONDS);

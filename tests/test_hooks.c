@@ -194,10 +194,6 @@ START_TEST(no_goal) {
 }
 END_TEST
 
-static void *wait_for_flag(void *flag) {
-  wait_until(flag);
-  return NULL;
-}
 static void *wait_blocked(void *flag) {
   return tide_blocking(wait_for_flag, flag);
 }

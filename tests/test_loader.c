@@ -163,14 +163,14 @@ END_TEST
 // ---- Thread-local variables of other threads ------------------------------------------------
 
 typedef struct tls_worker {
-  void *library;
+  void *loaded;
   group g;
   volatile int ready, go;
 } tls_worker;
 
 static void *tls_worker_main(void *argument) {
   tls_worker *w = argument;
-  fill_library(w->library, HOLDER_TLS, &w->g);
+  fill_library(w->loaded, HOLDER_TLS, &w->g);
   clear_stack();
   set_flag(&w->ready);
   wait_until(&w->go);
@@ -179,7 +179,7 @@ static void *tls_worker_main(void *argument) {
 
 START_TEST(thread_locals_of_a_library_in_a_worker) {
   init_verified();
-  tls_worker w = {.library = load(BUILD_DIR "/modules/holder.so")};
+  tls_worker w = {.loaded = load(BUILD_DIR "/modules/holder.so")};
   pthread_t thread;
   ck_assert_int_eq(tide_thread_create(&thread, NULL, tls_worker_main, &w), 0);
   wait_until(&w.ready);
@@ -194,11 +194,11 @@ END_TEST
 
 START_TEST(thread_locals_go_with_the_library) {
   init_verified();
-  tls_worker w = {.library = load(BUILD_DIR "/modules/holder.so")};
+  tls_worker w = {.loaded = load(BUILD_DIR "/modules/holder.so")};
   pthread_t thread;
   ck_assert_int_eq(tide_thread_create(&thread, NULL, tls_worker_main, &w), 0);
   wait_until(&w.ready);
-  dlclose(w.library); // the worker's block may be there still; its module is not
+  dlclose(w.loaded); // the worker's block may be there still; its module is not
   collect_clean();
   assert_group_gone(&w.g);
   set_flag(&w.go);
