@@ -358,6 +358,42 @@ START_TEST(many_libraries_with_thread_locals) {
 }
 END_TEST
 
+// A thread in a blocking region, and one that the library has not met, are not stopped: they unload
+// libraries while the marker looks at their data.
+typedef struct unloader {
+  volatile int done;
+  int rounds;
+} unloader;
+
+static void *load_and_unload(void *argument) {
+  unloader *u = argument;
+  for (; !is_set(&u->done); u->rounds++) {
+    void *library = load(BUILD_DIR "/modules/ballast.so");
+    sched_yield();
+    dlclose(library);
+  }
+  return NULL;
+}
+
+static void *unload_in_region(void *argument) {
+  return tide_blocking(load_and_unload, argument);
+}
+
+START_TEST(libraries_go_in_the_middle_of_a_pause) {
+  init_verified();
+  unloader u = {0};
+  pthread_t thread;
+  if (_i)
+    create(&thread, unload_in_region, &u);
+  else
+    ck_assert_int_eq(pthread_create(&thread, NULL, load_and_unload, &u), 0);
+  for (uint64_t end = deadline_ns(2); now_ns() < end;) tide_collect();
+  set_flag(&u.done);
+  pthread_join(thread, NULL);
+  ck_assert_int_gt(u.rounds, 10);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("loader");
   TCase *t = tcase_create("one library");
@@ -377,6 +413,7 @@ static Suite *suite(void) {
   limit_time(t, 90);
   tcase_add_test(t, libraries_come_and_go);
   tcase_add_test(t, libraries_come_and_go_in_three_threads);
+  tcase_add_loop_test(t, libraries_go_in_the_middle_of_a_pause, 0, 2);
   suite_add_tcase(s, t);
   t = tcase_create("growing");
   limit_time(t, 90);
