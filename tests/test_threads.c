@@ -211,6 +211,32 @@ static void check_destructors(void (*late)(void *)) {
   collector_stop(&c);
 }
 
+// Its first call of all comes when the library can no longer learn of its end.
+static void late_first_call(void *value) {
+  if (++destructor_calls < PTHREAD_DESTRUCTOR_ITERATIONS)
+    pthread_setspecific(late_key, value);
+  else
+    use_heap();
+}
+
+static void *with_a_value(void *arg) {
+  pthread_setspecific(late_key, &late_key);
+  return NULL;
+}
+
+START_TEST(first_call_in_the_last_turn_of_destructors) {
+  init_verified();
+  pthread_key_create(&late_key, late_first_call);
+  for (int i = 0; i < 50; i++) {
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, with_a_value, NULL), 0);
+    pthread_join(thread, NULL);
+    if (i % 3 == 0) tide_collect(); // one to three such threads are on the registry
+    use_heap();
+  }
+}
+END_TEST
+
 START_TEST(destructors_that_allocate) {
   check_destructors(allocating_destructor);
 }
@@ -407,6 +433,7 @@ static Suite *suite(void) {
   tcase_add_test(t, c11_threads);
   tcase_add_test(t, destructors_that_allocate);
   tcase_add_test(t, destructors_that_allocate_to_the_end);
+  tcase_add_test(t, first_call_in_the_last_turn_of_destructors);
   tcase_add_test(t, small_stacks);
   suite_add_tcase(s, t);
 

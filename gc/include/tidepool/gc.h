@@ -141,8 +141,8 @@ typedef void (*tide_hook_fn)(const tide_cycle *cycle, void *arg);
 typedef struct tide_hook tide_hook;
 
 // Has fn(cycle, arg) called at point of every collection, in the order of adding. arg is not a
-// root. At the two stopped points fn must be short, and must not lock, call malloc or stdio, or
-// allocate; a tide_ call that it may not make is refused and reported. Allowed everywhere:
+// root. At the two stopped points fn must be short, and must not lock, fork, call malloc or stdio,
+// or allocate; a tide_ call that it may not make is refused and reported. Allowed everywhere:
 // tide_gc_cycle. A hook at TIDE_CYCLE_END may use the heap; its allocations start no collection,
 // and if it collects, the hooks at that point are not called for that. Returns NULL when there is
 // no memory or the point is unknown.
