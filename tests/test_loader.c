@@ -268,11 +268,11 @@ START_TEST(libraries_come_and_go) {
   collector c = {.gap_us = 200};
   collector_start(&c);
   int rounds = 0;
-  for (uint64_t end = deadline_ns(4); now_ns() < end; rounds++) one_round(rounds % CHURNED);
-  uint64_t collections = collector_stop(&c);
+  for (uint64_t end = deadline_ns(4); now_ns() < end || rounds < 5 || tide_gc_cycle() < 20;
+       rounds++)
+    one_round(rounds % CHURNED);
+  collector_stop(&c);
   remove_directory();
-  ck_assert_int_gt(rounds, 5);
-  ck_assert_uint_gt(collections, 20);
 }
 END_TEST
 
@@ -285,7 +285,8 @@ typedef struct churner {
 
 static void *churner_main(void *argument) {
   churner *c = argument;
-  for (; now_ns() < c->end; c->rounds++) one_round(c->first + c->rounds % CHURNED);
+  for (; now_ns() < c->end || tide_gc_cycle() < 20; c->rounds++)
+    one_round(c->first + c->rounds % CHURNED);
   return NULL;
 }
 
@@ -301,9 +302,8 @@ START_TEST(libraries_come_and_go_in_three_threads) {
     ck_assert_int_eq(tide_thread_create(&churners[i].thread, NULL, churner_main, &churners[i]), 0);
   }
   for (int i = 0; i < 3; i++) pthread_join(churners[i].thread, NULL);
-  uint64_t collections = collector_stop(&c);
+  collector_stop(&c);
   remove_directory();
-  ck_assert_uint_gt(collections, 20);
 }
 END_TEST
 
@@ -362,12 +362,12 @@ END_TEST
 // libraries while the marker looks at their data.
 typedef struct unloader {
   volatile int done;
-  int rounds;
+  uint64_t rounds;
 } unloader;
 
 static void *load_and_unload(void *argument) {
   unloader *u = argument;
-  for (; !is_set(&u->done); u->rounds++) {
+  for (; !is_set(&u->done); __atomic_fetch_add(&u->rounds, 1, __ATOMIC_RELAXED)) {
     void *library = load(BUILD_DIR "/modules/ballast.so");
     sched_yield();
     dlclose(library);
@@ -387,10 +387,11 @@ START_TEST(libraries_go_in_the_middle_of_a_pause) {
     create(&thread, unload_in_region, &u);
   else
     ck_assert_int_eq(pthread_create(&thread, NULL, load_and_unload, &u), 0);
-  for (uint64_t end = deadline_ns(2); now_ns() < end;) tide_collect();
+  for (uint64_t end = deadline_ns(2);
+       now_ns() < end || __atomic_load_n(&u.rounds, __ATOMIC_RELAXED) < 10;)
+    tide_collect();
   set_flag(&u.done);
   pthread_join(thread, NULL);
-  ck_assert_int_gt(u.rounds, 10);
 }
 END_TEST
 
