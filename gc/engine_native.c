@@ -17,8 +17,14 @@ static void native_fork_locked(void) {
 
 static void native_fork_unlock(bool in_child) {
   if (in_child) small_after_fork();
+  if (in_child) markers_after_fork();
   heap_locks_give();
   small_lock_give();
+}
+
+static void native_detach(rt_thread *thread, bool left_behind) {
+  small_detach(thread, left_behind);
+  if (thread == rt_threads() && !thread->next) markers_leave();
 }
 
 // ---- Objects --------------------------------------------------------------------------------
@@ -123,6 +129,7 @@ static void collect_stopped(void *argument) {
 
 static void native_collect(rt_thread *self, const engine_calls *calls) {
   sweep_finish(self);
+  markers_prepare();
   collection c = {.calls = calls};
   rt_world_stop(self, &c.stop);
   rt_with_registers_on_stack(self, collect_stopped, &c);
@@ -235,7 +242,7 @@ const engine engine_native = {
     .name = "native",
     .init = native_init,
     .attach = small_attach,
-    .detach = small_detach,
+    .detach = native_detach,
     .allow = small_allow,
     .fork_locked = native_fork_locked,
     .fork_unlock = native_fork_unlock,

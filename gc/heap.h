@@ -273,6 +273,9 @@ typedef struct mark_result {
 } mark_result;
 
 tide_status mark_init(void);
+void markers_prepare(void);         // before the world is stopped: more markers for a larger heap
+void markers_leave(void);           // the last thread leaves the heap
+void markers_after_fork(void);      // in the child
 void mark_all(mark_result *result); // world stopped, inside rt_with_registers_on_stack
 uint64_t mark_stack_mapped_bytes(void);
 

@@ -131,6 +131,9 @@ void os_pause(unsigned tries) {
     os_futex_wait_ns(&never, 0, 50000u << (tries < 28 ? (tries - 8) / 4 : 5)); // up to 1.6 ms
 }
 
+void os_futex_wake_one(unsigned int *word) {
+  futex(word, FUTEX_WAKE, 1, NULL);
+}
 void os_futex_wake_all(unsigned int *word) {
   futex(word, FUTEX_WAKE, INT32_MAX, NULL);
 }

@@ -272,6 +272,7 @@ void *os_map(size_t bytes);         // reserve and commit
 size_t os_address_space_left(void); // under RLIMIT_AS; SIZE_MAX without a limit
 void os_futex_wait(unsigned int *word, unsigned int value); // returns at a wake or for no reason
 bool os_futex_wait_ns(unsigned int *word, unsigned int value, uint64_t ns); // false: time over
+void os_futex_wake_one(unsigned int *word);
 void os_futex_wake_all(unsigned int *word);
 // Lets other threads run: for a loop that waits for something that is about to happen. Sleeps once
 // yielding has not helped, so that a thread of lower priority gets its turn.

@@ -22,6 +22,7 @@ typedef struct option {
 static const option known[] = {
     ROW(gc_percent, "TIDE_GCPERCENT", NULL, 100, -1, INT32_MAX),
     ROW(procs, "TIDE_PROCS", NULL, 0, 0, 1024),
+    ROW(markers, "TIDE_MARKERS", NULL, 0, 0, 64),
     ROW(min_heap_bytes, "TIDE_MINHEAP", NULL, 0, 0, INT64_MAX),
     ROW(mark_stack_bytes, "TIDE_MARKSTACK", NULL, 0, 0, INT64_MAX),
     ROW(gctrace, "TIDE_DEBUG", "gctrace", 0, 0, 1),
@@ -122,6 +123,7 @@ static const struct {
     {"gc_percent", "250", 250},
     {"gc_percent", "", 100}, // empty is as not set
     {"procs", "3", 3},
+    {"markers", "64", 64},
     {"min_heap_bytes", "0", 0},
     {"min_heap_bytes", "17", 17},
     {"min_heap_bytes", "17B", 17},
@@ -184,6 +186,8 @@ static const struct {
     {"min_heap_bytes", "8388608TiB"}, // 2^63
     {"min_heap_bytes", "9223372036854775808"},
     {"min_heap_bytes", "9223372036854775807KiB"},
+    {"markers", "65"},
+    {"markers", "-1"},
     {"mark_stack_bytes", "lots"},
     {"gctrace", "2"},
     {"gctrace", "-1"},

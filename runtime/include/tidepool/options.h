@@ -25,6 +25,9 @@
     "number of processors (P) that per-processor caches are divided over; 0 means the CPUs that "  \
     "the process "                                                                                 \
     "may use")                                                                                     \
+  X(markers, INTEGER, "TIDE_MARKERS", "", 0, 0, 64,                                                \
+    "most threads that mark at the same time, the collecting one counted; heaps below 16 MiB "     \
+    "have one; 0 means the CPUs that the process may use, at most 16")                             \
   X(min_heap_bytes, BYTES, "TIDE_MINHEAP", "", 0, 0, INT64_MAX,                                    \
     "heap size below which the heap's growth starts no collection; 0 means 4 MiB x percent / 100") \
   X(mark_stack_bytes, BYTES, "TIDE_MARKSTACK", "", 0, 0, INT64_MAX,                                \

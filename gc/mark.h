@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// A marker: one thread's part of a marking. mark.c does the walk, mark_stack.c keeps the stack,
+// markers.c lets several markers share the work.
+#ifndef TIDEPOOL_MARK_H
+#define TIDEPOOL_MARK_H
+
+#include "heap.h"
+
+enum {
+  MARK_QUEUE = 16,        // candidates under way; a power of two
+  MARK_PIECE_WORDS = 128, // of a range, scanned at a time
+  MARK_SHELF_WORDS = 512,
+  MARKERS_MAX = 64,
+};
+#define MARK_RANGE_TAG ((uintptr_t)1 << 63) // no address of a user's program has it
+
+// Work that is waiting is words: a candidate, or two for a range, its end below its tagged start.
+typedef struct marker {
+  uintptr_t *stack;
+  size_t bottom, top, room; // in words; what is waiting lies in between
+  size_t mapped_bytes;
+  heap_ref queue[MARK_QUEUE];
+  unsigned head, queued;
+  // See markers.c.
+  unsigned patience; // visits until it is considered again whether others should get some work
+  uint64_t considered, offered_at, rang_at; // times, and when something came of it
+  bool dropped;                             // candidates, for want of room
+  mark_result live;                         // what this marker marked
+  uint64_t round;                           // of the marking that it takes part in, see markers.c
+  unsigned index;
+  unsigned generation;
+
+  // Work for whoever has none; see markers.c.
+  rt_pinned_lock lock __attribute__((aligned(128)));
+  AO_t shelved; // words; changed under lock
+  uintptr_t shelf[MARK_SHELF_WORDS];
+} marker;
+
+// ---- mark_stack.c ---------------------------------------------------------------------------
+
+marker *marker_make(unsigned index); // NULL: no memory
+void marker_unmake(marker *m);
+bool mark_stack_grow(marker *m); // false: it may not, or there is no memory
+void mark_stack_shrink(marker *m);
+
+static inline void mark_push(marker *m, uintptr_t candidate) {
+  if (RT_UNLIKELY(m->top == m->room) && !mark_stack_grow(m)) {
+    m->dropped = true;
+    return;
+  }
+  m->stack[m->top++] = candidate;
+}
+
+static inline void mark_push_range(marker *m, uintptr_t lo, uintptr_t hi) {
+  if (RT_UNLIKELY(m->top + 2 > m->room) && !mark_stack_grow(m)) {
+    m->dropped = true;
+    return;
+  }
+  m->stack[m->top++] = hi;
+  m->stack[m->top++] = lo | MARK_RANGE_TAG;
+}
+
+// ---- mark.c ---------------------------------------------------------------------------------
+
+void mark_drain_shared(marker *m); // until its stack is empty; others may be marking
+
+// ---- markers.c ------------------------------------------------------------------------------
+
+marker *markers_first(void); // NULL: no memory, at its first call
+bool markers_can_join(void); // whether there are any others
+// Opens the marking to other markers. From now on this marker drains with mark_drain_shared.
+void markers_open(marker *m);
+// For a marker whose stack is empty: takes work of others, or waits for some. False: all is marked.
+bool markers_find_work(marker *m);
+// Every so many visits: others may need work.
+void markers_consider(marker *m);
+void markers_add_up(mark_result *live, bool *dropped); // what the others marked
+enum { MARK_PATIENCE = 64 };
+
+#endif

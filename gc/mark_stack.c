@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// The stack of a marker. It lies outside the heap, and is no root; it doubles when it is full, and
+// is given back when it has become large.
+#include "mark.h"
+
+#include <string.h>
+
+enum {
+  FIRST_BYTES = 64 * 1024,  // never less: marking goes on with that
+  KEPT_BYTES = 1024 * 1024, // a larger stack is given back after the marking
+};
+
+static AO_t mapped_bytes; // of all markers
+
+uint64_t mark_stack_mapped_bytes(void) {
+  return AO_load(&mapped_bytes);
+}
+
+static void set_stack(marker *m, uintptr_t *stack, size_t bytes) {
+  m->stack = stack;
+  m->mapped_bytes = bytes;
+  m->room = bytes / sizeof(uintptr_t);
+}
+
+// A bound is for all markers together.
+static bool allowed(size_t more) {
+  size_t most = (size_t)rt_options.mark_stack_bytes;
+  return !most || AO_load(&mapped_bytes) + more <= most;
+}
+
+static size_t marker_bytes(void) {
+  return (sizeof(marker) + 4095) / 4096 * 4096;
+}
+
+marker *marker_make(unsigned index) {
+  size_t bytes = marker_bytes();
+  if (index && !allowed(bytes + FIRST_BYTES)) return NULL; // the first is always there
+  marker *m = os_map(bytes);
+  uintptr_t *stack = m ? os_map(FIRST_BYTES) : NULL;
+  if (!stack) {
+    if (m) os_unreserve(m, bytes);
+    return NULL;
+  }
+  AO_fetch_and_add(&mapped_bytes, bytes + FIRST_BYTES);
+  m->index = index;
+  m->lock = (rt_pinned_lock)RT_PINNED_LOCK_INIT;
+  set_stack(m, stack, FIRST_BYTES);
+  return m;
+}
+
+void marker_unmake(marker *m) {
+  AO_fetch_and_add(&mapped_bytes, (AO_t)0 - (marker_bytes() + m->mapped_bytes));
+  os_unreserve(m->stack, m->mapped_bytes);
+  os_unreserve(m, marker_bytes());
+}
+
+RT_COLD bool mark_stack_grow(marker *m) {
+  size_t bytes = 2 * m->mapped_bytes;
+  if (!allowed(m->mapped_bytes)) return false;
+  uintptr_t *stack = os_map(bytes);
+  if (!stack) return false;
+  m->top -= m->bottom;
+  memcpy(stack, m->stack + m->bottom, m->top * sizeof(uintptr_t));
+  m->bottom = 0;
+  AO_fetch_and_add(&mapped_bytes, bytes - m->mapped_bytes);
+  os_unreserve(m->stack, m->mapped_bytes);
+  set_stack(m, stack, bytes);
+  return true;
+}
+
+void mark_stack_shrink(marker *m) {
+  if (m->mapped_bytes <= KEPT_BYTES) return;
+  uintptr_t *stack = os_map(FIRST_BYTES);
+  if (!stack) return;
+  os_unreserve(m->stack, m->mapped_bytes);
+  AO_fetch_and_add(&mapped_bytes, (AO_t)0 - (m->mapped_bytes - FIRST_BYTES));
+  set_stack(m, stack, FIRST_BYTES);
+}
