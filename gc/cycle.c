@@ -147,6 +147,8 @@ static void on_marked(const engine_live *live) {
   now.stack_bytes = live->stack_bytes;
   now.global_bytes = live->global_bytes;
   now.mark_ns = stage_ns();
+  now.markers = live->markers;
+  now.mark_cpu_ns = now.mark_ns + live->others_ns;
   run_stopped_hooks(TIDE_MARK_DONE);
   rt_pinned_lock_take(&pace_lock); // free: no thread was stopped in a pinned section
   pace.live_bytes = live->live_bytes;
@@ -165,7 +167,7 @@ static void remember(void) {
   history.pause_ns[at] = now.pause_ns;
   history.pause_end_ns[at] = history.last_end_unix_ns = unix_ns;
   history.pause_total_ns += now.pause_ns;
-  history.cpu_ns += now.pause_ns + now.sweep_ns;
+  history.cpu_ns += now.pause_ns + now.mark_cpu_ns - now.mark_ns + now.sweep_ns;
   history.forced += now.cause == TIDE_CAUSE_FORCED;
 }
 

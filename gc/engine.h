@@ -18,6 +18,7 @@ typedef struct engine_object {
 
 typedef struct engine_live {
   uint64_t live_bytes, live_objects, stack_bytes, global_bytes;
+  uint64_t markers, others_ns; // as in tide_cycle.markers; that all but the first were busy
 } engine_live;
 
 // The cycle's part of a collection: called with the world stopped, on the collecting thread.

@@ -120,8 +120,8 @@ static void collect_stopped(void *argument) {
   mark_result live;
   mark_all(&live);
   if (rt_options.verify) verify_heap(&live);
-  c->calls->marked(
-      &(engine_live){live.live_bytes, live.live_objects, live.stack_bytes, live.global_bytes});
+  c->calls->marked(&(engine_live){live.live_bytes, live.live_objects, live.stack_bytes,
+                                  live.global_bytes, live.markers, live.others_ns});
   sweep_prepare();
   small_show_runs(true);
   AO_store(&heap.bytes, live.live_bytes);

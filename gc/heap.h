@@ -270,6 +270,8 @@ void sweep_prepare(void);           // world stopped, everything marked: all blo
 
 typedef struct mark_result {
   uint64_t live_bytes, live_objects, stack_bytes, global_bytes;
+  uint64_t markers;   // that took part
+  uint64_t others_ns; // that all but the first were busy
 } mark_result;
 
 tide_status mark_init(void);

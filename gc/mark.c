@@ -108,7 +108,7 @@ enum { ALONE_OBJECTS = 16384 }; // marked before others are let in: a small heap
 
 static struct {
   marker *first;
-  mark_result *result;
+  uint64_t stack_bytes, global_bytes;
   bool shared;    // others have been let in
   uint64_t alone; // objects that are marked before they are; UINT64_MAX: there are none
 } now;
@@ -147,9 +147,9 @@ static void mark_root(const void *lo, const void *hi, rt_root_source source, voi
   marker *m = arg;
   uintptr_t from = (uintptr_t)lo, to = (uintptr_t)hi;
   if (source == RT_ROOT_STACK)
-    now.result->stack_bytes += to - from;
+    now.stack_bytes += to - from;
   else
-    now.result->global_bytes += to - from;
+    now.global_bytes += to - from;
   if (source == RT_ROOT_ADDED) {
     mark_push_range(m, from, to);
     drain_first(m);
@@ -196,7 +196,7 @@ static void unmark_large_uncollectable(void) {
 }
 
 static void mark_from_roots(marker *m) {
-  now.result->stack_bytes = now.result->global_bytes = 0;
+  now.stack_bytes = now.global_bytes = 0;
   rt_roots_scan(mark_root, m);
   mark_uncollectable(m);
   if (now.shared)
@@ -244,18 +244,18 @@ static void mark_what_was_dropped(marker *m) {
 
 void mark_all(mark_result *result) {
   marker *m = now.first;
-  now.result = result;
   now.shared = false;
   now.alone = !markers_can_join() ? UINT64_MAX : rt_options.verify ? 0 : ALONE_OBJECTS;
   m->bottom = m->top = m->queued = m->head = 0;
-  m->live = (mark_result){0, 0, 0, 0};
+  m->live = (mark_result){.markers = 1};
   m->dropped = false;
   small_hide_runs();
   unmark_large_uncollectable();
   mark_from_roots(m);
   if (now.shared) markers_add_up(&m->live, &m->dropped);
   mark_what_was_dropped(m);
-  result->live_bytes = m->live.live_bytes;
-  result->live_objects = m->live.live_objects;
+  m->live.stack_bytes = now.stack_bytes;
+  m->live.global_bytes = now.global_bytes;
+  *result = m->live;
   mark_stack_shrink(m);
 }

@@ -26,6 +26,7 @@ typedef struct marker {
   uint64_t considered, offered_at, rang_at; // times, and when something came of it
   bool dropped;                             // candidates, for want of room
   mark_result live;                         // what this marker marked
+  uint64_t busy_ns, busy_since_ns;          // not the first's
   uint64_t round;                           // of the marking that it takes part in, see markers.c
   unsigned index;
   unsigned generation;
@@ -74,7 +75,7 @@ void markers_open(marker *m);
 bool markers_find_work(marker *m);
 // Every so many visits: others may need work.
 void markers_consider(marker *m);
-void markers_add_up(mark_result *live, bool *dropped); // what the others marked
+void markers_add_up(mark_result *sum, bool *dropped); // adds what the others did
 enum { MARK_PATIENCE = 64 };
 
 #endif

@@ -166,7 +166,9 @@ void markers_open(marker *m) {
 
 static void join(marker *m) { // team.lock held
   m->round = team.round;
-  m->live = (mark_result){0, 0, 0, 0};
+  m->busy_ns = 0;
+  m->busy_since_ns = os_now_ns();
+  m->live = (mark_result){0};
   m->considered = m->offered_at = m->rang_at = 0;
   m->patience = MARK_PATIENCE;
   m->dropped = false;
@@ -194,20 +196,24 @@ static bool wait_for_work(const marker *m) {
 bool markers_find_work(marker *m) {
   for (;;) {
     if (take(m, m, true) || steal(m)) return true;
+    m->busy_ns += os_now_ns() - m->busy_since_ns;
     rt_pinned_lock_take(&team.lock);
     bool more = wait_for_work(m);
     rt_pinned_lock_give(&team.lock);
     if (!more) return false;
+    m->busy_since_ns = os_now_ns();
   }
 }
 
-void markers_add_up(mark_result *live, bool *dropped) {
+void markers_add_up(mark_result *sum, bool *dropped) {
   rt_pinned_lock_take(&team.lock);
   for (size_t i = 1; i < AO_load(&team.count); i++) {
     const marker *m = team.markers[i];
     if (m->round != team.round) continue;
-    live->live_bytes += m->live.live_bytes;
-    live->live_objects += m->live.live_objects;
+    sum->markers++;
+    sum->live_bytes += m->live.live_bytes;
+    sum->live_objects += m->live.live_objects;
+    sum->others_ns += m->busy_ns;
     *dropped |= m->dropped;
   }
   rt_pinned_lock_give(&team.lock);

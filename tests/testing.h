@@ -40,6 +40,18 @@
 #define UNDER_ASAN 0
 #endif
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+#ifdef __SANITIZE_THREAD__
+#define UNDER_TSAN 1
+#endif
+#ifndef UNDER_TSAN
+#define UNDER_TSAN 0
+#endif
+
 #if UNDER_ASAN
 // Test processes leave without freeing what they have, and ask for more than there is.
 const char *__asan_default_options(void);

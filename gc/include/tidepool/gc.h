@@ -131,6 +131,8 @@ typedef struct tide_cycle {
   uint64_t stack_bytes;      // stacks and registers scanned
   uint64_t global_bytes;     // static data, thread-local variables and added ranges scanned
   uint64_t mark_ns;          // roots and marking
+  uint64_t markers;          // threads that marked, the collecting one counted
+  uint64_t mark_cpu_ns;      // the time that they were busy, added up
   uint64_t end_ns;           // the TIDE_MARK_DONE hooks, checks and preparation for the sweep
   uint64_t pause_ns;         // from asking threads to stop until they run
   uint64_t sweep_ns;         // sweeping left over from the cycle before, done ahead of the stop
