@@ -60,9 +60,10 @@ typedef struct bench_settings {
 // What a worker is told, and a column of the result.
 typedef struct bench_parameter {
   const char *key;
-  const char *heading; // of a list; one number goes into the title instead
+  const char *heading; // of a column for a list, or in the title for one number
   bool list;           // numbers in the settings, one configuration each; else uint64_t
   bool power;          // the work grows as 2^value
+  bool bytes;          // shown with a unit
   size_t offset;       // in bench_settings
   double typical;      // a larger value than this gives the worker more time; 0: any is alike
 } bench_parameter;

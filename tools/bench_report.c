@@ -213,10 +213,14 @@ static void print_title(FILE *file, const bench_report *r) {
   int used =
       snprintf(text, sizeof text, "bench %s: %llu run%s of each peer, by turns; medians",
                r->workload->name, (unsigned long long)r->set->runs, r->set->runs == 1 ? "" : "s");
-  for (const bench_parameter *p = r->workload->parameters; p->key; p++)
-    if (!p->list && used < (int)sizeof text)
-      used += snprintf(text + used, sizeof text - (size_t)used, "; %s %llu", p->heading,
-                       (unsigned long long)*(const uint64_t *)((const char *)r->set + p->offset));
+  for (const bench_parameter *p = r->workload->parameters; p->key; p++) {
+    if (p->list || used >= (int)sizeof text) continue;
+    uint64_t value = *(const uint64_t *)((const char *)r->set + p->offset);
+    char number[32];
+    snprintf(number, sizeof number, "%llu", (unsigned long long)value);
+    used += snprintf(text + used, sizeof text - (size_t)used, "; %s~%s", p->heading,
+                     p->bytes ? size_text(value) : number);
+  }
   paragraph_print(file, "%s", text);
 }
 
@@ -242,10 +246,11 @@ static void print_text(FILE *file, const text_style *style, const void *data) {
   table_print(file, style, &r->rows);
   fputc('\n', file);
   paragraph_print(file, "%s", r->workload->note);
-  paragraph_print(file, "spread: of the runs, (largest~-~smallest)~/~median.%s%s%s",
-                  compared ? " ratio: tidepool's median over the peer's; 0.50 is half of its " : "",
-                  compared ? r->workload->noun : "", compared ? "." : "");
-  if (compared) fputc('\n', file);
+  if (r->set->runs > 1)
+    paragraph_print(file, "spread: of the runs, (largest~-~smallest)~/~median.");
+  if (compared)
+    paragraph_print(file, "ratio: tidepool's median over the peer's; 0.50 is half of its %s.\n",
+                    r->workload->noun);
   print_ratios(file, r);
   if (r->worst_spread > 20)
     paragraph_print(file,

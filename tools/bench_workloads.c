@@ -68,7 +68,7 @@ static const option_row mib = {NULL, "MIB", OPTION_COUNT, FIELD(n), NULL, 1, 1 <
 #define CPU                                                                                        \
   { "cpu_s", "CPU s", 2, false, 0 }
 #define COLLECTIONS                                                                                \
-  { "collections", "collections", 0, false, 0 }
+  { "collections", "GCs", 0, false, 0 }
 #define PEAK                                                                                       \
   { "peak_mib", "peak MiB", 1, false, 0 }
 
@@ -84,8 +84,8 @@ const bench_workload bench_workloads[] = {
         .options = alloc_options,
         .option_count = COUNT(alloc_options),
         .quick = "--sizes=32,4096 --bytes=8MiB",
-        .parameters = {{"size", "size", true, false, FIELD(sizes), 0},
-                       {"bytes", "bytes a run", false, false, FIELD(bytes), 0x1p29}},
+        .parameters = {{"size", "size", true, false, false, FIELD(sizes), 0},
+                       {"bytes", "each run allocates", false, false, true, FIELD(bytes), 0x1p29}},
         .metrics = {{"ns", "ns/object", 1, false, 0}, CPU, COLLECTIONS, PEAK},
     },
     {
@@ -100,7 +100,7 @@ const bench_workload bench_workloads[] = {
         .n = 18,
         .quick_n = 10,
         .quick = "",
-        .parameters = {{"depth", "depth", false, true, FIELD(n), 18}},
+        .parameters = {{"depth", "depth", false, true, false, FIELD(n), 18}},
         .metrics = {{"wall_s", "wall s", 3, false, 0}, CPU, PEAK, COLLECTIONS},
     },
     {
@@ -115,7 +115,7 @@ const bench_workload bench_workloads[] = {
         .n = 18,
         .quick_n = 10,
         .quick = "",
-        .parameters = {{"depth", "depth", false, true, FIELD(n), 18}},
+        .parameters = {{"depth", "depth", false, true, false, FIELD(n), 18}},
         .metrics = {{"wall_s", "wall s", 3, false, 0}, CPU, PEAK, COLLECTIONS},
     },
     {
@@ -133,9 +133,9 @@ const bench_workload bench_workloads[] = {
         .n = 256,
         .quick_n = 8,
         .quick = "",
-        .parameters = {{"mib", "MiB", false, false, FIELD(n), 256},
-                       {"markers", "markers", true, false, FIELD(markers), 0},
-                       {"seed", "seed", false, false, FIELD(seed), 0}},
+        .parameters = {{"mib", "heap MiB", false, false, false, FIELD(n), 256},
+                       {"markers", "markers", true, false, false, FIELD(markers), 0},
+                       {"seed", "seed", false, false, false, FIELD(seed), 0}},
         .metrics = {{"collection_s", "collection s", 4, false, 0},
                     {"ns_per_object", "ns/object", 1, false, 0},
                     CPU,
@@ -148,22 +148,22 @@ const bench_workload bench_workloads[] = {
                  "is lists of four entries, 32 to 256 bytes each; random ones are replaced.",
         .note = "A pause is the time in which no thread runs; stop is the part of it that went "
                 "into stopping them. Go does not tell that part; a pause of Go is both stops of a "
-                "collection.",
+                "collection. k ops/s: thousand entries replaced a second, by all threads.",
         .noun = "median pause",
         .options = pause_options,
         .option_count = COUNT(pause_options),
         .quick = "--live=4MiB --seconds=1",
-        .parameters = {{"live_bytes", "live bytes", false, false, FIELD(live), 0x1p26},
-                       {"threads", "threads", false, false, FIELD(thread_count), 0},
-                       {"seconds", "seconds", false, false, FIELD(seconds), 3},
-                       {"seed", "seed", false, false, FIELD(seed), 0}},
+        .parameters = {{"live_bytes", "live", false, false, true, FIELD(live), 0x1p26},
+                       {"threads", "threads", false, false, false, FIELD(thread_count), 0},
+                       {"seconds", "seconds", false, false, false, FIELD(seconds), 3},
+                       {"seed", "seed", false, false, false, FIELD(seed), 0}},
         .metrics = {{"pause_us", "pause us", 1, false, 0},
-                    {"pause_p99_us", "p99 us", 1, false, 0},
-                    {"pause_max_us", "max us", 1, false, 0},
+                    {"pause_p99_us", "p99", 1, false, 0},
+                    {"pause_max_us", "max", 1, false, 0},
                     {"stop_us", "stop us", 1, false, 0},
-                    {"stop_max_us", "max stop us", 1, false, 0},
+                    {"stop_max_us", "max stop", 1, false, 0},
                     COLLECTIONS,
-                    {"kops_s", "k entries/s", 0, false, 0}},
+                    {"kops_s", "k ops/s", 0, false, 0}},
     },
     {
         .name = "scale",
@@ -177,9 +177,10 @@ const bench_workload bench_workloads[] = {
         .options = scale_options,
         .option_count = COUNT(scale_options),
         .quick = "--threads=1,2 --sizes=256 --bytes=4MiB",
-        .parameters = {{"size", "size", true, false, FIELD(sizes), 0},
-                       {"threads", "threads", true, false, FIELD(threads), 4},
-                       {"bytes", "bytes a thread", false, false, FIELD(bytes), 0x1p26}},
+        .parameters = {{"size", "size", true, false, false, FIELD(sizes), 0},
+                       {"threads", "threads", true, false, false, FIELD(threads), 4},
+                       {"bytes", "each thread allocates", false, false, true, FIELD(bytes),
+                        0x1p26}},
         .metrics = {{"wall_s", "wall s", 3, false, 0},
                     {"mallocs_s", "M/s", 2, false, 0},
                     {"speed_up", "speed-up", 2, false, 1},
@@ -199,9 +200,9 @@ const bench_workload bench_workloads[] = {
         .options = fragment_options,
         .option_count = COUNT(fragment_options),
         .quick = "--live=4MiB --ops=40000",
-        .parameters = {{"live_bytes", "live bytes", false, false, FIELD(live), 0x1p26},
-                       {"ops", "objects", false, false, FIELD(operations), 2e6},
-                       {"seed", "seed", false, false, FIELD(seed), 0}},
+        .parameters = {{"live_bytes", "live", false, false, true, FIELD(live), 0x1p26},
+                       {"ops", "objects", false, false, false, FIELD(operations), 2e6},
+                       {"seed", "seed", false, false, false, FIELD(seed), 0}},
         .metrics = {{"rss_over_live", "end RSS/live", 2, false, 0},
                     {"phase_1", "phase 1", 2, false, 0},
                     {"phase_2", "phase 2", 2, false, 0},
