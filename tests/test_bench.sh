@@ -76,7 +76,7 @@ listed() {
 run --help
 check "--help lists the workloads" listed
 for workload in $workloads; do
-  described() { exits 0 && lines err 0 && has out "Usage: tidepool bench $workload" && has out --vs; }
+  described() { exits 0 && lines err 0 && has out "tidepool bench $workload" && has out --vs; }
   run "$workload" --help
   check "$workload --help" described
 done
@@ -136,8 +136,8 @@ run alloc --quick --runs 2 --vs malloc --out "$dir/results"
 check "a table" table
 check "  with a conclusion" has out 'tidepool / malloc: '
 three_files() {
-  [ -s "$dir/results/bench.txt" ] && is_json "$dir/results/bench.json" &&
-    awk -F, 'NR == 1 { n = NF } NF != n { exit 1 } END { exit NR != 5 }' "$dir/results/bench.csv"
+  [ -s "$dir/results/bench-alloc.txt" ] && is_json "$dir/results/bench-alloc.json" &&
+    awk -F, 'NR == 1 { n = NF } NF != n { exit 1 } END { exit NR != 5 }' "$dir/results/bench-alloc.csv"
 }
 check "  and three files" three_files
 
@@ -157,7 +157,8 @@ export LD_LIBRARY_PATH=${tool%/tools/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 tool=$dir/copy/tidepool
 
 run trees --quick --vs bdw
-check "a worker that was not built" refused 1 "bdw: tidepool-bench-bdw was not built: install libgc-dev"
+check "a worker that was not built" refused 1 \
+  "bdw: tidepool-bench-bdw was not built: install libgc-dev"
 check "  is not tried" lines out 0
 
 worker() { # worker LINE...: what the worker of bdw does

@@ -80,7 +80,7 @@ static bool choose_peers(bench *b) {
   for (int peer = 1; peer < BENCH_PEERS; peer++) {
     bool chosen = all || (b->set.vs >> (peer - 1) & 1);
     b->report.peers[peer] = chosen;
-    if (chosen && (bench_peers[peer].collects || !b->workload->needs_collector)) able = true;
+    if (chosen && bench_able(b->workload, peer)) able = true;
   }
   if (asked && !able)
     complain("--vs: peers without a collector have nothing to measure here; accepted: bdw,go");
@@ -88,7 +88,7 @@ static bool choose_peers(bench *b) {
 }
 
 static bool peer_runs(const bench *b, int peer) {
-  return b->report.peers[peer] && (bench_peers[peer].collects || !b->workload->needs_collector);
+  return b->report.peers[peer] && bench_able(b->workload, peer);
 }
 
 static bool workers_exist(const bench *b) {

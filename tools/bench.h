@@ -97,6 +97,9 @@ typedef struct bench_workload {
 // Ends with one that has no name.
 extern const bench_workload bench_workloads[];
 
+// Whether the peer has what the workload measures.
+bool bench_able(const bench_workload *workload, int peer);
+
 // ---- A run ----------------------------------------------------------------------------------
 
 typedef enum worker_outcome { WORKER_DONE, WORKER_FAILED, WORKER_INTERRUPTED } worker_outcome;

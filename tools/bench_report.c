@@ -127,8 +127,7 @@ static void make_row(row_maker *m) {
   add_metrics(m);
   add(m, "runs", "", NULL, COLUMN_COUNT, 0, (cell){.count = (int64_t)runs});
   add_real(m, "ratio", "", ratio_in(m, 0));
-  bool partial =
-      runs < m->report->set->runs && (bench_peers[m->peer].collects || !w->needs_collector);
+  bool partial = runs < m->report->set->runs && bench_able(w, m->peer);
   add(m, "partial", "", NULL, COLUMN_FLAG, 0, (cell){.flag = partial});
 }
 
@@ -150,8 +149,8 @@ static void note_ratio(bench_report *r, int peer, double ratio) {
 void bench_report_add(bench_report *r, const bench_samples *samples) {
   for (int peer = 0; peer < BENCH_PEERS; peer++) {
     if (!r->peers[peer]) continue;
-    bool able = bench_peers[peer].collects || !r->workload->needs_collector;
-    if (able && samples->runs[peer] == 0) continue; // interrupted before its first
+    if (bench_able(r->workload, peer) && samples->runs[peer] == 0)
+      continue; // interrupted before its first
     row_maker m = {.report = r, .samples = samples, .peer = peer};
     make_row(&m);
     table_add(&r->rows, m.cells);
@@ -262,12 +261,12 @@ static void print_text(FILE *file, const text_style *style, const void *data) {
 }
 
 bool bench_report_write(bench_report *r) {
+  // Results of several workloads may go into one directory.
+  char name[32];
+  snprintf(name, sizeof name, "bench-%s", r->workload->name);
   summarize(r);
-  report rep = {.experiment = "bench",
-                .rows = &r->rows,
-                .summary = &r->summary,
-                .text = print_text,
-                .data = r};
+  report rep = {
+      .experiment = name, .rows = &r->rows, .summary = &r->summary, .text = print_text, .data = r};
   return report_write(&rep, &r->set->common);
 }
 

@@ -11,6 +11,10 @@ const bench_peer bench_peers[BENCH_PEERS] = {
     [GO] = {"go", "tidepool-bench-go", "golang-go", true},
 };
 
+bool bench_able(const bench_workload *workload, int peer) {
+  return bench_peers[peer].collects || !workload->needs_collector;
+}
+
 #define COUNT(rows)   (sizeof(rows) / sizeof(rows)[0])
 #define FIELD(member) offsetof(bench_settings, member)
 
@@ -52,7 +56,7 @@ static const option_row scale_options[] = {
     {"threads", "LIST", OPTION_COUNTS, FIELD(threads), "1,2,4,8,16", 1, 1024, NULL,
      "numbers of threads that allocate"},
     SIZES("32,256,752,2048,4096"),
-    BYTES("64MiB", "what each thread allocates"),
+    BYTES("128MiB", "what each thread allocates"),
 };
 
 static const option_row fragment_options[] = {
@@ -66,7 +70,7 @@ static const option_row depth = {NULL, "N", OPTION_COUNT, FIELD(n), NULL, 6, 30,
 static const option_row mib = {NULL, "MIB", OPTION_COUNT, FIELD(n), NULL, 1, 1 << 16, NULL, NULL};
 
 #define CPU                                                                                        \
-  { "cpu_s", "CPU s", 2, false, 0 }
+  { "cpu_s", "CPU s", 3, false, 0 }
 #define COLLECTIONS                                                                                \
   { "collections", "GCs", 0, false, 0 }
 #define PEAK                                                                                       \
@@ -180,7 +184,7 @@ const bench_workload bench_workloads[] = {
         .parameters = {{"size", "size", true, false, false, FIELD(sizes), 0},
                        {"threads", "threads", true, false, false, FIELD(threads), 4},
                        {"bytes", "each thread allocates", false, false, true, FIELD(bytes),
-                        0x1p26}},
+                        0x1p27}},
         .metrics = {{"wall_s", "wall s", 3, false, 0},
                     {"mallocs_s", "M/s", 2, false, 0},
                     {"speed_up", "speed-up", 2, false, 1},

@@ -176,7 +176,7 @@ type object struct{ size uint64 }
 type heap struct {
 	longLived           []*object
 	count               uint64
-	shortLived          [256]*object
+	shortLived          [64]*object
 	oldest              int
 	liveBytes, liveMost uint64
 	random              random

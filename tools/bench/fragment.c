@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { SHORT_LIVED = 256, LONG_LIVED_EVERY = 4, MEAN_LEAST = 128 };
+enum { SHORT_LIVED = 64, LONG_LIVED_EVERY = 4, MEAN_LEAST = 128 };
 
 typedef struct object {
   uint64_t size;

@@ -20,6 +20,8 @@
 #ifndef TIDEPOOL_BENCH_PEER_H
 #define TIDEPOOL_BENCH_PEER_H
 
+#include "worker.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,7 +31,6 @@
 // thread at a time.
 typedef void peer_pause_record(uint64_t pause_ns, uint64_t stop_ns);
 
-#include "worker.h"
 #include PEER_HEADER
 
 // Memory as peer_alloc gives it; ends the worker when there is none.
