@@ -71,7 +71,7 @@ is_json() {
 
 # ---- Help ------------------------------------------------------------------------------------
 
-listed() { exits 0 && lines err 0 && has out forced && has out period; }
+listed() { exits 0 && lines err 0 && has out forced && has out period && has out bench; }
 run --help
 check "--help lists the commands" listed
 for command in forced period; do
@@ -84,8 +84,8 @@ check "--version" matches out '^tidepool [0-9]+\.[0-9]+\.[0-9]+$'
 
 # ---- Bad usage -------------------------------------------------------------------------------
 
-usage "no command" "commands: forced, period"
-usage "unknown command" "unknown command 'tides'; commands: forced, period" tides
+usage "no command" "commands: forced, period, bench"
+usage "unknown command" "unknown command 'tides'; commands: forced, period, bench" tides
 usage "option in place of a command" "unknown option '--procs'" --procs 2
 usage "unknown option" "unknown option '--waves'; accepted: --procs" forced --waves
 usage "argument too many" "unexpected argument 'extra'" forced extra

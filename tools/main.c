@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The `tidepool` command: experiments with pools and collections on the machine at hand.
+// The `tidepool` command: experiments with pools and collections, and benchmarks, on the machine at
+// hand.
 //
 // This file picks the command from its table and looks after what all of them need from the
 // process: standard streams that are open, and an exit status that tells when standard output could
@@ -23,6 +24,7 @@ static const command commands[] = {
      forced_run},
     {"period", "measure how the hit rate falls as the gap grows past one collection period",
      period_run},
+    {"bench", "compare with other allocators and collectors on several workloads", bench_run},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -72,7 +74,7 @@ static void close_stdout(void) {
 
 static void print_help(void) {
   printf("Usage: tidepool COMMAND [OPTION...]\n"
-         "Experiments on object pools that the garbage collector empties.\n\n"
+         "Experiments on object pools that the garbage collector empties, and benchmarks.\n\n"
          "Commands:\n");
   for (int i = 0; i < COMMANDS; i++) printf("  %-10s %s\n", commands[i].name, commands[i].summary);
   printf(

@@ -29,6 +29,7 @@ enum { COMMON_OPTIONS = sizeof common_table / sizeof common_table[0] };
 typedef struct parse {
   option_row table[OPTIONS_MAX]; // the command's own, then the common ones
   size_t count;
+  const option_row *positional; // NULL: none, or it has been read
   void *settings;
 } parse;
 
@@ -45,6 +46,13 @@ static void usage_error(const char *format, ...) {
     if (iscntrl((unsigned char)*c)) *c = '?';
   complain("%s", text);
   exit(STATUS_USAGE);
+}
+
+// What messages call it: "--runs", or "N" for an argument that is no option. Static storage.
+static const char *label_of(const option_row *o) {
+  static char label[64];
+  snprintf(label, sizeof label, "%s%s", o->name ? "--" : "", o->name ? o->name : o->argument);
+  return label;
 }
 
 // A decimal number that takes up all of the text up to end; NAN if it is none. Signs, hexadecimal,
@@ -99,7 +107,7 @@ static double one_number(const option_row *o, const char *text, const char *end)
   bool whole = o->type != OPTION_REALS;
   double value = number_in(text, end, whole);
   if (!in_range(o, value))
-    usage_error("--%s: '%.*s' is not a %s from %.12g to %.12g", o->name, (int)(end - text), text,
+    usage_error("%s: '%.*s' is not a %s from %.12g to %.12g", label_of(o), (int)(end - text), text,
                 whole ? "whole number" : "number", o->lowest, o->highest);
   return value;
 }
@@ -109,7 +117,7 @@ static numbers number_list(const option_row *o, const char *text) {
   for (;;) {
     const char *end = strchrnul(text, ',');
     if (list.count == NUMBERS_MAX)
-      usage_error("--%s: more than %d values are not accepted", o->name, NUMBERS_MAX);
+      usage_error("%s: more than %d values are not accepted", label_of(o), NUMBERS_MAX);
     list.at[list.count++] = one_number(o, text, end);
     if (!*end) return list;
     text = end + 1;
@@ -122,24 +130,41 @@ static uint64_t one_size(const option_row *o, const char *text) {
   char lowest[32], highest[32];
   bytes_text(lowest, sizeof lowest, o->lowest);
   bytes_text(highest, sizeof highest, o->highest);
-  usage_error("--%s: '%s' is not a size from %s to %s (bytes, or a number with B, KiB, MiB, GiB "
+  usage_error("%s: '%s' is not a size from %s to %s (bytes, or a number with B, KiB, MiB, GiB "
               "or TiB)",
-              o->name, text, lowest, highest);
+              label_of(o), text, lowest, highest);
 }
 
-static const char *one_choice(const option_row *o, const char *text) {
-  size_t length = strlen(text);
-  for (const char *word = o->choices;;) {
+// Where the length characters at text stand in the list of choices; refuses any other word.
+static unsigned word_index(const option_row *o, const char *text, size_t length) {
+  const char *word = o->choices;
+  for (unsigned i = 0;; i++) {
     const char *end = strchrnul(word, ',');
-    if (length && length == (size_t)(end - word) && strncmp(word, text, length) == 0) return text;
+    if (length && length == (size_t)(end - word) && strncmp(word, text, length) == 0) return i;
     if (!*end) break;
     word = end + 1;
   }
-  usage_error("--%s: '%s' is not accepted; accepted: %s", o->name, text, o->choices);
+  usage_error("%s: '%.*s' is not accepted; accepted: %s", label_of(o), (int)length, text,
+              o->choices);
+}
+
+static const char *one_choice(const option_row *o, const char *text) {
+  word_index(o, text, strlen(text));
+  return text;
+}
+
+static uint64_t word_set(const option_row *o, const char *text) {
+  uint64_t set = 0;
+  for (;;) {
+    const char *end = strchrnul(text, ',');
+    set |= (uint64_t)1 << word_index(o, text, (size_t)(end - text));
+    if (!*end) return set;
+    text = end + 1;
+  }
 }
 
 static const char *one_text(const option_row *o, const char *text) {
-  if (!*text) usage_error("--%s: the value is empty; accepted: a %s", o->name, o->argument);
+  if (!*text) usage_error("%s: the value is empty; accepted: a %s", label_of(o), o->argument);
   return text;
 }
 
@@ -154,6 +179,9 @@ static void store(const option_row *o, void *settings, const char *text) {
     break;
   case OPTION_CHOICE:
     *(const char **)field = one_choice(o, text);
+    break;
+  case OPTION_SET:
+    *(uint64_t *)field = word_set(o, text);
     break;
   case OPTION_COUNT:
     *(uint64_t *)field = (uint64_t)one_number(o, text, text + strlen(text));
@@ -193,6 +221,12 @@ static void refuse_option(const parse *p, const struct argp_state *state) {
   usage_error("unknown option '%s'; accepted: %s--help", given, accepted);
 }
 
+static void store_positional(parse *p, const char *text) {
+  if (!p->positional) usage_error("unexpected argument '%s'; accepted: options only", text);
+  store(p->positional, p->settings, text);
+  p->positional = NULL;
+}
+
 static error_t parse_one(int key, char *argument, struct argp_state *state) {
   parse *p = state->input;
   switch (key) {
@@ -204,7 +238,8 @@ static error_t parse_one(int key, char *argument, struct argp_state *state) {
     options_print_version(stdout);
     exit(STATUS_DONE);
   case ARGP_KEY_ARG:
-    usage_error("unexpected argument '%s'; accepted: options only", argument);
+    store_positional(p, argument);
+    return 0;
   case ARGP_KEY_ERROR:
     refuse_option(p, state);
     return 0;
@@ -233,7 +268,7 @@ static char *help_text(const option_row *o) {
 }
 
 void options_parse(const options_spec *spec, void *settings, int argc, char **argv) {
-  parse p = {.settings = settings};
+  parse p = {.settings = settings, .positional = spec->positional};
   add_options(&p, spec->table, spec->count);
   add_options(&p, common_table, COMMON_OPTIONS);
 
@@ -248,7 +283,9 @@ void options_parse(const options_spec *spec, void *settings, int argc, char **ar
   rows[p.count + 1] =
       (struct argp_option){"version", KEY_VERSION, NULL, 0, "print the version and exit", -1};
 
-  const struct argp parser = {.options = rows, .parser = parse_one, .doc = spec->about};
+  char arguments[64] = "";
+  if (spec->positional) snprintf(arguments, sizeof arguments, "[%s]", spec->positional->argument);
+  const struct argp parser = {rows, parse_one, arguments, spec->about, NULL, NULL, NULL};
   argp_err_exit_status = STATUS_USAGE;
   if (argp_parse(&parser, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP, NULL, &p) != 0)
     usage_error("the options could not be read; see %s --help", command_title);

@@ -17,6 +17,7 @@ typedef enum option_type {
   OPTION_FLAG,   // bool; takes no value
   OPTION_TEXT,   // const char *
   OPTION_CHOICE, // const char *, one of the words in choices
+  OPTION_SET,    // uint64_t, words of choices separated by commas; bit i is the ith word
   OPTION_COUNT,  // uint64_t, a whole number
   OPTION_BYTES,  // uint64_t, a number with an optional unit
   OPTION_COUNTS, // numbers, whole, separated by commas
@@ -53,6 +54,7 @@ typedef struct options_spec {
   const char *about; // what the command does, a paragraph or more for --help
   const option_row *table;
   size_t count;
+  const option_row *positional; // an argument that is no option and may be left out; NULL: none
 } options_spec;
 
 // Fills settings, which begins with a common_options, from the defaults and the command line.

@@ -34,6 +34,9 @@ provided() {
     libc6-dev) [ -e /usr/include/stdio.h ] ;;
     libatomic-ops-dev) pkg-config --exists atomic_ops 2>/dev/null ;;
     libjansson-dev) pkg-config --exists jansson 2>/dev/null ;;
+    libgc-dev) pkg-config --exists bdw-gc 2>/dev/null ;;
+    libmimalloc-dev) [ -e /usr/include/mimalloc.h ] ;;
+    golang-go) command -v go >/dev/null ;;
     check) pkg-config --exists check 2>/dev/null ;;
     *) dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed' ;;
   esac
