@@ -45,7 +45,11 @@ static void *allocate(const char *what, size_t size, size_t alignment, tide_kind
   if (cycle_due(self, &cause)) cycle_collect(self, cause, 0);
   uint64_t seen = tide_gc_cycle();
   void *object = gc_engine->alloc(self, size, alignment, kind);
-  if (RT_LIKELY(object)) return object;
+  if (RT_LIKELY(object)) {
+    // Often enough to come from every depth of a recursion between two collections.
+    if (++self->slow_allocations % 16 == 0) rt_clear_stack_below(self);
+    return object;
+  }
   if (!cycle_disabled()) {
     cycle_collect(self, TIDE_CAUSE_MEMORY, seen);
     gc_engine->finish_sweep(self);

@@ -212,16 +212,8 @@ static RT_NOINLINE void collect(rt_thread *self, tide_cause cause, uint64_t seen
   rt_cancel_restore(cancellable);
 }
 
-// Overwrites what calls that have returned left on the stack: our own frames come to lie there,
-// with gaps, and are scanned with it.
-static RT_NOINLINE void clear_stack_below(void) {
-  char below[2048];
-  memset(below, 0, sizeof below);
-  __asm__ volatile("" : : "r"(below) : "memory"); // it is not dead
-}
-
 void cycle_collect(rt_thread *self, tide_cause cause, uint64_t seen) {
-  clear_stack_below();
+  rt_clear_stack_below(self); // our own frames come to lie there, and are scanned with their gaps
   collect(self, cause, seen);
   AO_compiler_barrier(); // no tail call: the frame stays
 }

@@ -18,6 +18,7 @@
 
 #include <search.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct range {
   uintptr_t lo, hi;
@@ -119,6 +120,14 @@ static void scan_stack(const rt_thread *thread, rt_root_fn fn, void *arg) {
   else
     scan_whole_stack(thread, fn, arg);
   if (thread->alt_sp) rt_scan(thread->alt_sp, thread->alt_hi, RT_ROOT_STACK, fn, arg);
+}
+
+RT_NOINLINE void rt_clear_stack_below(const rt_thread *self) {
+  enum { BYTES = 2048, MARGIN = 4096 };
+  char below[BYTES];
+  if ((uintptr_t)below - (uintptr_t)self->stack_lo < MARGIN) return; // near its end
+  memset(below, 0, sizeof below);
+  __asm__ volatile("" : : "r"(below) : "memory"); // it is not dead
 }
 
 typedef struct walk {

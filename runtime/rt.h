@@ -69,8 +69,9 @@ typedef struct rt_thread {
   pthread_t pthread;
   pid_t tid;
 
-  int block_depth; // nesting of tide_blocking and tide_active
-  void *client;    // the collector's part of the thread
+  int block_depth;           // nesting of tide_blocking and tide_active
+  unsigned slow_allocations; // so far
+  void *client;              // the collector's part of the thread
 
   struct rt_thread *next; // registry, under rt_world_lock
   struct rt_thread *prev;
@@ -174,6 +175,10 @@ void rt_world_start(rt_thread *self);
 
 // Calls fn(arg) with the calling thread's registers on its stack and thread->sp set below them.
 void rt_with_registers_on_stack(rt_thread *self, void (*fn)(void *), void *arg);
+
+// Overwrites what calls that have returned left on the stack below the caller. Later frames come to
+// lie there, and where they have gaps it would be scanned: what they held by then would live on.
+void rt_clear_stack_below(const rt_thread *self);
 
 // The registered threads, for a caller that holds rt_world_lock.
 rt_thread *rt_threads(void);
