@@ -7,6 +7,10 @@
 // no more, the thread takes another: one with room, one that becomes so by being swept, an empty
 // one.
 //
+// A run is used from its end down. An object's address, on a stack, also counts as the end of what
+// lies below (mark.c): that is then what the thread allocated next, as a rule a part of the object,
+// and not what it allocated just before, which may be the root of a large structure long dropped.
+//
 // What if the thread is stopped? Outside this file it may be between reading run.next and writing
 // it back (tide_alloc): so a collection leaves a thread's runs alone. It only takes the unused
 // slots of each run out of the allocated bits while it marks, and puts them back. Inside this file
@@ -67,14 +71,23 @@ void small_allow(rt_thread *thread, bool allowed) {
 
 static void set_bits(AO_t *bits, uint32_t from, uint32_t to, bool value);
 
+// A run is used from its end down: what is left of it are its first slots.
+static uint32_t unused_slots(const tide_run *run) {
+  return (uint32_t)((size_t)(run->next - run->limit) / run->size);
+}
+static uint32_t first_slot(const tide_run *run) { // of one that has a block
+  uintptr_t first = (uintptr_t)run->limit + run->size;
+  return (uint32_t)((first - block_address(run->block)) / run->size);
+}
+
 static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   tide_run *run = &local->cache.runs[kind][size_class];
   if (!run->block) return;
   heap_block *block = &heap.blocks[run->block];
   size_list *list = &heap.lists[kind][size_class];
-  uint32_t unused = (uint32_t)((size_t)(run->limit - run->next) / run->size);
+  uint32_t unused = unused_slots(run), first = first_slot(run);
   rt_pinned_lock_take(&list->lock);
-  set_bits(block_bits(run->block), run->slot - unused, run->slot, false);
+  set_bits(block_bits(run->block), first, first + unused, false);
   local->claimed[kind][size_class] -= unused;
   // What was claimed before the last marking is not in the heap's size (see small_show_runs).
   if (local->counted[kind][size_class]) AO_fetch_and_add(&heap.bytes, (AO_t)0 - unused * run->size);
@@ -105,7 +118,7 @@ void small_add_claimed(uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]) {
         const heap_local *local = heap_local_of(thread);
         const tide_run *run = &local->cache.runs[kind][i];
         // The owner may be moving next and limit: what is left is between nothing and one run.
-        size_t left = (size_t)(run->limit - run->next);
+        size_t left = (size_t)(run->next - run->limit);
         if (left > RUN_BYTES && left > run->size) left = 0;
         claimed[kind][i] += local->claimed[kind][i] - left / run->size;
       }
@@ -192,8 +205,9 @@ static void set_run(heap_local *local, tide_run *run, block_index block, uint32_
   AO_nop_write(); // odd, before any part of the change; pairs with the acquires of the reader
   run->block = block;
   run->slot = slot + count;
-  run->next = block ? (char *)block_address(block) + (size_t)slot * run->size : NULL;
-  run->limit = block ? run->next + (size_t)count * run->size : NULL;
+  char *start = block ? (char *)block_address(block) + (size_t)slot * run->size : NULL;
+  run->limit = block ? start - run->size : NULL;
+  run->next = block ? run->limit + (size_t)count * run->size : NULL;
   AO_store_release(&local->changes, changes + 2);
 }
 
@@ -207,7 +221,7 @@ bool small_handed_out(const heap_ref *ref) {
     uintptr_t limit = AO_load_acquire((const AO_t *)(const void *)&run->limit);
     // An object's address reached the caller after its owner's run had moved past it.
     if (changes % 2 == 0 && AO_load(&owner->changes) == changes)
-      return ref->start < next || ref->start >= limit;
+      return ref->start > next || ref->start <= limit;
     os_pause(tries);
   }
 }
@@ -338,7 +352,7 @@ void *small_alloc(rt_thread *self, unsigned size_class, tide_kind kind) {
     if (!own_block(local, size_class, kind)) break;
   if (run->next != run->limit) {
     object = run->next;
-    run->next += run->size;
+    run->next -= run->size;
   }
   rt_unpin(self);
   return object;
@@ -388,8 +402,8 @@ static void for_each_unused_run(bool show, bool sweep) {
         if (!run->block) continue;
         if (sweep) sweep_block(&heap.lists[kind][i], &heap.blocks[run->block]);
         if (sweep) local->counted[kind][i] = 0;
-        uint32_t unused = (uint32_t)((size_t)(run->limit - run->next) / run->size);
-        set_bits(block_bits(run->block), run->slot - unused, run->slot, show);
+        uint32_t first = first_slot(run);
+        set_bits(block_bits(run->block), first, first + unused_slots(run), show);
       }
 }
 

@@ -206,14 +206,14 @@ TIDE_API void tide_memstats_read(tide_memstats *stats);
 
 // ---- Inline allocation ----------------------------------------------------------------------
 //
-// A thread allocates by moving a pointer through a run of free slots of one size class. The names
-// below are for the inline functions only.
+// A thread allocates by moving a pointer down through a run of free slots of one size class. The
+// names below are for the inline functions only.
 
 #define TIDE_SMALL_MAX 32768 // bytes; larger objects have blocks of their own
 
 typedef struct tide_run {
   char *next;     // the next free slot
-  char *limit;    // the end of the run; the run is spent when next reaches it
+  char *limit;    // one slot below the run; the run is spent when next reaches it
   size_t size;    // of a slot
   uint32_t block; // the block that the run is in; 0: none
   uint32_t slot;  // where to look for the block's next run
@@ -247,7 +247,7 @@ static inline __attribute__((always_inline)) void *tide_alloc_kind(tide_kind kin
     tide_run *run = &tide_cache_current->runs[kind][size_class];
     char *object = run->next;
     if (__builtin_expect(object != run->limit, 1)) {
-      run->next = object + run->size;
+      run->next = object - run->size;
       // What the caller stores into the object must not come before this: a collection in between
       // would take the object for a free slot. (The thread's own signal is the collection, so the
       // compiler is all that has to be told.)
