@@ -165,6 +165,7 @@ static void on_marked(const engine_live *live) {
 // goal, stays. So a heap whose size goes up and down keeps its memory, and one that has dropped
 // from a peak gives it back with the fifth cycle. Under one_at_a_time, everything is swept.
 static void give_memory_back(rt_thread *self) {
+  if (RT_UNLIKELY(rt_options.poison)) return; // poison given back would read as zeros
   uint64_t needed = AO_load(&goal);
   if (needed == PACER_NO_GOAL) needed = 0;
   for (size_t i = 0; i < sizeof recent_bytes / sizeof *recent_bytes; i++)
