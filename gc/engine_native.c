@@ -217,7 +217,8 @@ static void native_stats(rt_thread *self, tide_memstats *s) {
   size_t used = heap.extent >> HEAP_BLOCK_SHIFT;
   size_t never_used = heap.committed_blocks - used;
   s->heap_sys = (heap.committed_blocks - 1) * HEAP_BLOCK_BYTES;
-  s->heap_idle = (heap.free_blocks + never_used) * HEAP_BLOCK_BYTES;
+  s->heap_idle = (heap.free_blocks + never_used) * HEAP_BLOCK_BYTES +
+                 AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES;
   s->heap_inuse = s->heap_sys - s->heap_idle;
   s->heap_released = s->heap_idle - heap.free_dirty_blocks * HEAP_BLOCK_BYTES;
   s->gc_sys = mark_stack_mapped_bytes();

@@ -149,6 +149,7 @@ void heap_give_blocks(block_index first, size_t blocks, bool dirty) {
     heap_block *block = &heap.blocks[first + i];
     if (dirty) block->dirty = 1;
     heap.free_dirty_blocks += block->dirty;
+    block_count_present(block);
     clear_block(block, BLOCK_FREE);
   }
   block_index end = first + (block_index)blocks;

@@ -69,6 +69,7 @@ typedef struct heap_block {
   uint8_t zeroed;           // small: slots never used so far are zeros
   uint8_t full;             // small, filed: on the full list, not the partial one
   uint8_t list;             // large: which of heap.large it is on
+  uint8_t absent;           // small: pages given back to the system and not used since
   uint32_t swept;           // the marking after which it was last swept; see block_unswept
   uint32_t filed;           // small: the marking after which it was put on the full or partial list
   uint32_t lowest_freed;    // small, owned: slots behind the owner's run that were freed by hand
@@ -113,6 +114,7 @@ typedef struct heap {
   uint64_t large_mallocs, large_frees, large_total_bytes, large_freed_bytes;
 
   uint32_t markings; // so far; changed while the world is stopped
+  AO_t absent_pages; // of all blocks
   AO_t bytes;        // allocated: live at the last cycle, plus since, less what was freed by hand
 } heap_state;
 
@@ -138,6 +140,12 @@ static inline uintptr_t block_address(block_index index) {
 }
 static inline block_index block_index_of(const heap_block *block) {
   return (block_index)(block - heap.blocks);
+}
+// The block is going to be allocated in, or to be free: it counts as a whole again.
+static inline void block_count_present(heap_block *block) {
+  if (RT_LIKELY(!block->absent)) return;
+  AO_fetch_and_add(&heap.absent_pages, (AO_t)0 - block->absent);
+  block->absent = 0;
 }
 // The slot's pair of words, allocated then marked, is bits + 2 * (slot / 64).
 static inline AO_t *block_bits(block_index index) {

@@ -112,13 +112,16 @@ static uint32_t pages_in_use(const heap_block *block) {
   return pages;
 }
 
-static void release_pages(const heap_block *block) {
+static void release_pages(heap_block *block) {
   char *start = (char *)block_address(block_index_of(block));
   uint32_t used = pages_in_use(block);
+  block_count_present(block);
   for (unsigned from = 0, to; from < PAGES_IN_BLOCK; from = to + 1) {
     for (to = from; to < PAGES_IN_BLOCK && !(used >> to & 1); to++) continue;
-    if (to > from) os_release(start + from * HEAP_PAGE_BYTES, (to - from) * HEAP_PAGE_BYTES);
+    if (to > from && os_release(start + from * HEAP_PAGE_BYTES, (to - from) * HEAP_PAGE_BYTES))
+      block->absent = (uint8_t)(block->absent + to - from);
   }
+  AO_fetch_and_add(&heap.absent_pages, block->absent);
 }
 
 // On its class's partial list, whose lock is held: nobody else allocates or frees in it.

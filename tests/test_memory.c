@@ -103,6 +103,16 @@ static bool huge_pages_are_had_by(const char *mode) {
   return strstr(line, mode);
 }
 
+// Within 5 %, and a huge page of which only a part has ever been used.
+static void assert_statistics_agree(size_t baseline) {
+  if (UNDER_ASAN) return;
+  tide_memstats s = read_stats();
+  double ours = (double)(s.heap_sys - s.heap_released + s.gc_sys + s.other_sys);
+  double kernel = (double)(resident_bytes() - baseline);
+  ck_assert_msg(ours > kernel * 0.95 - 2 * MIB && ours < kernel * 1.05 + MIB, "%.1f MiB, %.1f MiB",
+                ours / MIB, kernel / MIB);
+}
+
 // ---- After a peak ---------------------------------------------------------------------------
 
 enum { CYCLES = 5 }; // the number that the documentation gives
@@ -118,6 +128,7 @@ START_TEST(memory_comes_back_by_itself_after_a_peak) {
   churn_until(dropped_at + CYCLES);
   assert_resident(resident_bytes(), lt, peak / 100 * 15);
   ck_assert_uint_gt(read_stats().heap_released, 230 * MIB);
+  ck_assert(!_i || heap.huge_blocks); // whole huge pages were enough
 }
 END_TEST
 
@@ -157,6 +168,7 @@ START_TEST(memory_comes_back_around_scattered_survivors) {
   clear_stack();
   for (int i = 0; i < CYCLES; i++) tide_collect();
   assert_resident(resident_bytes(), lt, peak / 100 * 15);
+  ck_assert_uint_eq(heap.huge_blocks, 0); // the system would fill the holes again
 }
 END_TEST
 
@@ -185,16 +197,6 @@ START_TEST(saw_tooth_keeps_its_memory) {
 END_TEST
 
 // ---- The statistics and the kernel ----------------------------------------------------------
-
-// Within 5 %, and a huge page of which only a part has ever been used.
-static void assert_statistics_agree(size_t baseline) {
-  if (UNDER_ASAN) return;
-  tide_memstats s = read_stats();
-  double ours = (double)(s.heap_sys - s.heap_released + s.gc_sys + s.other_sys);
-  double kernel = (double)(resident_bytes() - baseline);
-  ck_assert_msg(ours > kernel * 0.95 - 2 * MIB && ours < kernel * 1.05 + MIB, "%.1f MiB, %.1f MiB",
-                ours / MIB, kernel / MIB);
-}
 
 START_TEST(statistics_agree_with_the_kernel) {
   size_t baseline = resident_bytes();
@@ -268,8 +270,11 @@ START_TEST(pages_inside_blocks_come_back) {
   clear_stack();
   tide_collect_and_release();
   assert_resident(resident_bytes(), le, before + 1024 * 4096 + 4 * MIB);
+  assert_statistics_agree(before);
   for (size_t i = 0; i < 1024; i++) MUST(is_filled(kept[i], 7, 4096));
   for (size_t i = 0; i < 1024 * 16; i++) MUST(is_filled(tide_alloc(4000), 0, 4000));
+  assert_statistics_agree(before);
+  tide_collect();
 }
 END_TEST
 
