@@ -149,6 +149,15 @@ static void release_inside_blocks(rt_thread *self) {
 
 // ---- The whole ------------------------------------------------------------------------------
 
+// Once a cycle: most of the heap may be in use again without having grown.
+static void look_at_huge_pages(rt_thread *self) {
+  rt_pin(self);
+  rt_pinned_lock_take(&heap.lock);
+  huge_consider();
+  rt_pinned_lock_give(&heap.lock);
+  rt_unpin(self);
+}
+
 // Whether it is worth it to take single blocks, at the price of huge pages.
 static bool go_on(rt_thread *self, size_t keep) {
   rt_pin(self);
@@ -165,6 +174,7 @@ static bool go_on(rt_thread *self, size_t keep) {
 void heap_release(rt_thread *self, size_t keep_bytes) {
   static AO_t refused; // once the system has: nobody asks it again but the program
   size_t keep = keep_bytes >> HEAP_BLOCK_SHIFT;
+  if (keep) look_at_huge_pages(self);
   if (keep && AO_load(&refused)) return;
   bool taken = release_units(self, HEAP_HUGE_BLOCKS, keep);
   if (taken && go_on(self, keep)) taken = release_units(self, 1, keep);
