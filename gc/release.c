@@ -13,7 +13,7 @@
 #include "heap.h"
 
 enum {
-  PIECE_BLOCKS = 64,  // 4 MiB: about 1/4 ms
+  PIECE_BLOCKS = 64,  // 4 MiB: less than 1 ms
   LOOK_BLOCKS = 4096, // entries looked at in one pinned section
   WORTH_BLOCKS = 64,  // what may stay with huge pages on, besides a share of what is in use
   PAGES_IN_BLOCK = HEAP_BLOCK_BYTES / HEAP_PAGE_BYTES,
