@@ -249,16 +249,21 @@ void cycle_unlock(void) {
   pthread_mutex_unlock(&one_at_a_time);
 }
 
-void tide_collect(void) {
-  rt_thread *self = rt_enter("tide_collect");
-  if (!self) return;
-  cycle_collect(self, TIDE_CAUSE_FORCED, 0);
+// Apart, for its locals: they would be a gap in a frame that is scanned (see clear_stack_below).
+static RT_NOINLINE void after_forced(rt_thread *self) {
   gc_engine->finish_sweep(self);
   int cancellable = rt_cancel_disable();
   cycle_lock();
   give_memory_back(self);
   cycle_unlock();
   rt_cancel_restore(cancellable);
+}
+
+void tide_collect(void) {
+  rt_thread *self = rt_enter("tide_collect");
+  if (!self) return;
+  cycle_collect(self, TIDE_CAUSE_FORCED, 0);
+  after_forced(self);
 }
 
 void tide_collect_and_release(void) {
