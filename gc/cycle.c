@@ -3,7 +3,8 @@
 //
 //   cycle_due        on the slow path of an allocation: has the heap reached its goal?
 //   cycle_collect    one thread at a time:
-//     sweeping       what is left from the cycle before, while the world still runs
+//     sweeping       what is left from the cycle before, while the world still runs; free memory
+//                    that will not be needed soon goes back to the system (release.c)
 //     stop           every other thread (runtime/world.c)
 //     hooks          TIDE_STW_START: what they drop dies in this very cycle
 //     roots, mark    everything that can be reached (mark.c)
@@ -36,6 +37,7 @@ static AO_t goal, trigger;
 
 // Under one_at_a_time.
 static tide_cycle now;
+static uint64_t recent_bytes[4]; // the heap's size when each of the last cycles started
 static struct {
   uint64_t forced, cpu_ns, pause_total_ns, last_end_unix_ns;
   uint64_t pause_ns[TIDE_PAUSE_HISTORY], pause_end_ns[TIDE_PAUSE_HISTORY];
@@ -159,6 +161,20 @@ static void on_marked(const engine_live *live) {
   rt_pinned_lock_give(&pace_lock);
 }
 
+// ---- Memory given back ----------------------------------------------------------------------
+
+// What free memory the heap may need before it is as large as in any of the last cycles, or at its
+// goal, stays. So a heap whose size goes up and down keeps its memory, and one that has dropped
+// from a peak gives it back with the fifth cycle. Under one_at_a_time, everything is swept.
+static void give_memory_back(rt_thread *self) {
+  if (RT_UNLIKELY(rt_options.poison)) return; // poison given back would read as zeros
+  uint64_t needed = AO_load(&goal);
+  if (needed == PACER_NO_GOAL) needed = 0;
+  for (size_t i = 0; i < sizeof recent_bytes / sizeof *recent_bytes; i++)
+    if (recent_bytes[i] > needed) needed = recent_bytes[i];
+  gc_engine->release(self, pacer_keep(needed, gc_engine->bytes()));
+}
+
 // ---- The whole ------------------------------------------------------------------------------
 
 static void remember(void) {
@@ -184,6 +200,8 @@ static void collect_locked(rt_thread *self, tide_cause cause) {
                      .goal_bytes = AO_load(&goal),
                      .start_at_ns = began};
   gc_engine->finish_sweep(self);
+  recent_bytes[now.number % (sizeof recent_bytes / sizeof *recent_bytes)] = gc_engine->bytes();
+  give_memory_back(self);
   now.sweep_ns = os_now_ns() - began;
   hooks_lock();
   gc_engine->collect(self, &calls);
@@ -225,18 +243,29 @@ void cycle_unlock(void) {
   pthread_mutex_unlock(&one_at_a_time);
 }
 
+// Apart, for its locals: they would be a gap in a frame that is scanned (see clear_stack_below).
+static RT_NOINLINE void after_forced(rt_thread *self) {
+  gc_engine->finish_sweep(self);
+  int cancellable = rt_cancel_disable();
+  cycle_lock();
+  give_memory_back(self);
+  cycle_unlock();
+  rt_cancel_restore(cancellable);
+}
+
 void tide_collect(void) {
   rt_thread *self = rt_enter("tide_collect");
   if (!self) return;
   cycle_collect(self, TIDE_CAUSE_FORCED, 0);
-  gc_engine->finish_sweep(self);
+  after_forced(self);
 }
 
 void tide_collect_and_release(void) {
   rt_thread *self = rt_enter("tide_collect_and_release");
   if (!self) return;
   cycle_collect(self, TIDE_CAUSE_FORCED, 0);
-  gc_engine->release(self);
+  gc_engine->finish_sweep(self);
+  gc_engine->release(self, 0);
 }
 
 uint64_t tide_gc_cycle(void) {

@@ -49,7 +49,9 @@ typedef struct engine {
   // Marks from the roots, with the world stopped, and frees what is not marked at once or later.
   void (*collect)(rt_thread *self, const engine_calls *calls);
   void (*finish_sweep)(rt_thread *self);
-  void (*release)(rt_thread *self); // gives free memory back to the system
+  // Gives free memory back to the system but for keep_bytes of it; 0: all that it can. After
+  // finish_sweep.
+  void (*release)(rt_thread *self, size_t keep_bytes);
   void (*walk)(rt_thread *self, bool (*fn)(const tide_object *, void *), void *arg);
   void (*stats)(rt_thread *self, tide_memstats *stats); // the heap's fields
 } engine;

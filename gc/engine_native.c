@@ -136,15 +136,6 @@ static void native_collect(rt_thread *self, const engine_calls *calls) {
   rt_world_start(self);
 }
 
-static void native_release(rt_thread *self) {
-  sweep_finish(self);
-  rt_pin(self);
-  rt_pinned_lock_take(&heap.lock);
-  heap_release_free();
-  rt_pinned_lock_give(&heap.lock);
-  rt_unpin(self);
-}
-
 // Objects freed by hand may be of runs that were claimed before the last marking and not counted
 // since: the sum can be a little below zero.
 static size_t native_bytes(void) {
@@ -198,6 +189,13 @@ static void native_walk(rt_thread *self, bool (*fn)(const tide_object *, void *)
 
 // ---- Statistics -----------------------------------------------------------------------------
 
+// Much of the table and the bits is made usable in advance, or belongs to large objects, which need
+// little of it: what counts is what has been touched.
+static size_t tables_bytes(void) {
+  return os_resident_bytes(heap.blocks, heap.committed_blocks * sizeof(heap_block)) +
+         os_resident_bytes(heap.bits, heap.committed_blocks * HEAP_BIT_WORDS * sizeof(AO_t));
+}
+
 static void native_stats(rt_thread *self, tide_memstats *s) {
   static uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]; // under rt_world_lock
   pthread_mutex_lock(&rt_world_lock);
@@ -226,15 +224,16 @@ static void native_stats(rt_thread *self, tide_memstats *s) {
   size_t used = heap.extent >> HEAP_BLOCK_SHIFT;
   size_t never_used = heap.committed_blocks - used;
   s->heap_sys = (heap.committed_blocks - 1) * HEAP_BLOCK_BYTES;
-  s->heap_idle = (heap.free_blocks + never_used) * HEAP_BLOCK_BYTES;
+  s->heap_idle = (heap.free_blocks + never_used) * HEAP_BLOCK_BYTES +
+                 AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES;
   s->heap_inuse = s->heap_sys - s->heap_idle;
   s->heap_released = s->heap_idle - heap.free_dirty_blocks * HEAP_BLOCK_BYTES;
-  s->gc_sys = heap.committed_blocks * (sizeof(heap_block) + HEAP_BIT_WORDS * sizeof(AO_t)) +
-              mark_stack_mapped_bytes();
+  s->gc_sys = mark_stack_mapped_bytes();
   s->other_sys = small_locals_mapped_bytes();
   heap_locks_give();
   rt_unpin(self);
   pthread_mutex_unlock(&rt_world_lock);
+  s->gc_sys += tables_bytes();
   s->sys = s->heap_sys + s->gc_sys + s->other_sys;
 }
 
@@ -254,7 +253,7 @@ const engine engine_native = {
     .bytes = native_bytes,
     .collect = native_collect,
     .finish_sweep = sweep_finish,
-    .release = native_release,
+    .release = heap_release,
     .walk = native_walk,
     .stats = native_stats,
 };

@@ -25,8 +25,8 @@ static size_t bits_bytes(size_t blocks) {
   return blocks * HEAP_BIT_WORDS * sizeof(AO_t);
 }
 static size_t layout_bytes(size_t blocks) {
-  // One block more, to align the first.
-  return table_bytes(blocks) + bits_bytes(blocks) + (blocks + 1) * HEAP_BLOCK_BYTES;
+  // Some blocks more, to align the first.
+  return table_bytes(blocks) + bits_bytes(blocks) + (blocks + HEAP_HUGE_BLOCKS) * HEAP_BLOCK_BYTES;
 }
 
 static void lay_out(char *start, size_t blocks) {
@@ -36,7 +36,8 @@ static void lay_out(char *start, size_t blocks) {
   heap.blocks = (heap_block *)(void *)start;
   heap.bits = (AO_t *)(void *)(start + table_bytes(blocks));
   uintptr_t after = (uintptr_t)heap.bits + bits_bytes(blocks);
-  heap.base = (after + HEAP_BLOCK_BYTES - 1) & ~(uintptr_t)(HEAP_BLOCK_BYTES - 1);
+  uintptr_t huge = HEAP_HUGE_BLOCKS * HEAP_BLOCK_BYTES;
+  heap.base = (after + huge - 1) & ~(huge - 1);
 }
 
 // Under RLIMIT_AS at most 3/4 of what is left, so that stacks and malloc find some too.
@@ -73,20 +74,22 @@ static bool commit_blocks(size_t from, size_t to) {
 }
 
 // Makes blocks usable up to `count` of them from the start. Steps grow with the heap, so that the
-// number of calls stays small and little is made usable in vain; when a step is refused, just what
-// is needed is tried.
+// number of calls stays small and little is made usable in vain, and end where a huge page does;
+// when a step is refused, just what is needed is tried.
 static bool commit(size_t count) {
   size_t from = heap.committed_blocks;
   if (count <= from) return true;
   if (count > heap.reserved_blocks) return false;
   size_t step = from / 8 < 16 ? 16 : from / 8 > 1024 ? 1024 : from / 8;
   size_t to = count > from + step ? count : from + step;
+  to = (to + HEAP_HUGE_BLOCKS - 1) / HEAP_HUGE_BLOCKS * HEAP_HUGE_BLOCKS;
   if (to > heap.reserved_blocks) to = heap.reserved_blocks;
   if (!commit_blocks(from, to)) {
     to = count;
     if (!commit_blocks(from, to)) return false;
   }
   heap.committed_blocks = to;
+  huge_consider();
   return true;
 }
 
@@ -146,6 +149,7 @@ void heap_give_blocks(block_index first, size_t blocks, bool dirty) {
     heap_block *block = &heap.blocks[first + i];
     if (dirty) block->dirty = 1;
     heap.free_dirty_blocks += block->dirty;
+    block_count_present(block);
     clear_block(block, BLOCK_FREE);
   }
   block_index end = first + (block_index)blocks;
@@ -230,16 +234,20 @@ bool heap_extend_blocks(block_index after, size_t more, bool *zeroed) {
   return true;
 }
 
-void heap_release_free(void) {
-  for (unsigned bin = 0; bin < HEAP_BINS; bin++)
-    for (block_index i = heap.bins[bin]; i; i = heap.blocks[i].next) {
-      heap_block *first = &heap.blocks[i];
-      size_t dirty = 0;
-      for (uint32_t k = 0; k < first->run; k++) dirty += first[k].dirty;
-      if (!dirty || !os_release((void *)block_address(i), first->run * HEAP_BLOCK_BYTES)) continue;
-      for (uint32_t k = 0; k < first->run; k++) first[k].dirty = 0;
-      heap.free_dirty_blocks -= dirty;
-    }
+block_index heap_run_last(block_index index, block_index hint) {
+  block_index end = frontier();
+  const heap_block *block = &heap.blocks[hint];
+  // A run's last block knows how long it is, and no free run follows.
+  bool is_last = hint >= index && hint < end && block->state == BLOCK_FREE &&
+                 (hint + 1 == end || block[1].state != BLOCK_FREE);
+  if (is_last && hint - index < block->run) return hint;
+  while (index + 1 < end && heap.blocks[index + 1].state == BLOCK_FREE) index++;
+  return index;
+}
+
+void heap_take_part(block_index last, block_index at, size_t blocks) {
+  bool zeroed;
+  carve(last + 1 - heap.blocks[last].run, at, blocks, &zeroed);
 }
 
 // ---- Chains of small blocks (their class's lock held, or the world stopped) ------------------

@@ -36,6 +36,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(AO_t) == 8, "Tidepool needs a 64-bi
 #define HEAP_BLOCK_SHIFT 16
 #define HEAP_BLOCK_BYTES ((size_t)1 << HEAP_BLOCK_SHIFT)
 #define HEAP_PAGE_BYTES  ((size_t)4096) // large objects are rounded up to these
+#define HEAP_HUGE_BLOCKS 32             // in a huge page of the system; block 0 begins one
 #define HEAP_SLOTS_MAX   (HEAP_BLOCK_BYTES / 16)
 #define HEAP_BIT_WORDS   (2 * HEAP_SLOTS_MAX / 64) // of a block: allocated, marked, in turn
 
@@ -68,6 +69,7 @@ typedef struct heap_block {
   uint8_t zeroed;           // small: slots never used so far are zeros
   uint8_t full;             // small, filed: on the full list, not the partial one
   uint8_t list;             // large: which of heap.large it is on
+  uint8_t absent;           // small: pages given back to the system and not used since
   uint32_t swept;           // the marking after which it was last swept; see block_unswept
   uint32_t filed;           // small: the marking after which it was put on the full or partial list
   uint32_t lowest_freed;    // small, owned: slots behind the owner's run that were freed by hand
@@ -100,6 +102,7 @@ typedef struct heap {
 
   size_t reserved_blocks;
   size_t committed_blocks; // from 0; extent <= committed <= reserved
+  size_t huge_blocks;      // from 0: huge pages were asked for; 0: for none
   void *reservation;
   size_t reservation_bytes;
 
@@ -111,6 +114,7 @@ typedef struct heap {
   uint64_t large_mallocs, large_frees, large_total_bytes, large_freed_bytes;
 
   uint32_t markings; // so far; changed while the world is stopped
+  AO_t absent_pages; // of all blocks
   AO_t bytes;        // allocated: live at the last cycle, plus since, less what was freed by hand
 } heap_state;
 
@@ -136,6 +140,12 @@ static inline uintptr_t block_address(block_index index) {
 }
 static inline block_index block_index_of(const heap_block *block) {
   return (block_index)(block - heap.blocks);
+}
+// The block is going to be allocated in, or to be free: it counts as a whole again.
+static inline void block_count_present(heap_block *block) {
+  if (RT_LIKELY(!block->absent)) return;
+  AO_fetch_and_add(&heap.absent_pages, (AO_t)0 - block->absent);
+  block->absent = 0;
 }
 // The slot's pair of words, allocated then marked, is bits + 2 * (slot / 64).
 static inline AO_t *block_bits(block_index index) {
@@ -206,8 +216,11 @@ block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *z
 void heap_give_blocks(block_index first, size_t blocks, bool dirty); // heap_lock held
 // Takes the `more` blocks that follow `after`, if they are a free run or the frontier.
 bool heap_extend_blocks(block_index after, size_t more, bool *zeroed); // heap_lock held
-// Gives the memory of free runs back to the system.
-void heap_release_free(void);
+// For release.c, with heap_lock held. The last block of the free run that holds the free block
+// `index`, which is quick when `hint` is it; and takes `blocks` blocks from `at` on out of the run
+// whose last block is `last`.
+block_index heap_run_last(block_index index, block_index hint);
+void heap_take_part(block_index last, block_index at, size_t blocks);
 heap_block *block_pop(block_chain *chain);
 void block_append(block_chain *to, block_chain *from); // empties from
 // Puts a swept block without an owner on the partial or the full list, or takes it off.
@@ -215,6 +228,15 @@ void block_file(size_list *list, heap_block *block);
 void block_unfile(size_list *list, heap_block *block);
 void heap_locks_take(void); // all of them, for fork
 void heap_locks_give(void);
+
+// ---- huge.c, release.c: the heap's memory and the system ------------------------------------
+
+// Asks for huge pages where that has become worth it, or the heap has grown. heap_lock held.
+void huge_consider(void);
+void huge_end(void); // asks for small ones again. heap_lock held.
+// Gives the memory of free blocks back to the system but for keep_bytes of it; with 0 also that of
+// free pages inside blocks. Not pinned, everything swept.
+void heap_release(rt_thread *self, size_t keep_bytes);
 
 // ---- small.c: slots -------------------------------------------------------------------------
 

@@ -32,3 +32,12 @@ uint64_t pacer_goal(const pacer *p) {
 uint64_t pacer_trigger(const pacer *p) {
   return p->percent == 0 && !p->min_heap_bytes ? 0 : pacer_goal(p);
 }
+
+// A tenth more than needed, as no two cycles are alike, and at least 1 MiB. For a smaller heap than
+// the smallest that is usual it is not worth the calls.
+uint64_t pacer_keep(uint64_t needed, uint64_t bytes) {
+  if (needed < floor_bytes_at_100) needed = floor_bytes_at_100;
+  uint64_t spare = needed / 10 > 1 << 20 ? needed / 10 : 1 << 20;
+  uint64_t most = add(needed, spare);
+  return most > bytes + spare ? most - bytes : spare;
+}

@@ -24,4 +24,8 @@ uint64_t pacer_goal(const pacer *p);
 // collection is due also where objects freed by hand have left less than was live.
 uint64_t pacer_trigger(const pacer *p);
 
+// How much of the free memory to keep, with `needed` bytes the largest heap size to be prepared for
+// and `bytes` the present one.
+uint64_t pacer_keep(uint64_t needed, uint64_t bytes);
+
 #endif

@@ -328,6 +328,7 @@ static bool own_block(heap_local *local, unsigned size_class, tide_kind kind) {
   rt_pinned_lock_take(&list->lock);
   heap_block *block = next_with_room(list);
   if (block) {
+    block_count_present(block);
     block->owner = local;
     block->lowest_freed = block->slots;
   }

@@ -12,7 +12,7 @@
 
 typedef struct verifier {
   uint64_t live_bytes, live_objects;
-  size_t free_blocks, free_dirty_blocks, small_blocks, large_blocks;
+  size_t free_blocks, free_dirty_blocks, small_blocks, large_blocks, absent_pages;
 } verifier;
 
 #define MUST(condition, index, what)                                                               \
@@ -64,6 +64,7 @@ static void check_slots(verifier *v, block_index index) {
 static void check_small(verifier *v, block_index index) {
   const heap_block *block = &heap.blocks[index];
   v->small_blocks++;
+  v->absent_pages += block->absent;
   MUST(block->kind < TIDE_KINDS && block->size_class < TIDE_SIZE_CLASSES, index,
        "class or kind out of range");
   MUST(block->object_bytes == size_class_bytes[block->size_class] &&
@@ -147,6 +148,12 @@ static void check_lists(const verifier *v) {
              v->free_dirty_blocks, heap.free_dirty_blocks);
 }
 
+static void check_absent(const verifier *v) {
+  if (v->absent_pages != AO_load(&heap.absent_pages))
+    rt_fatal("verify: %zu pages of blocks were given back, counted %zu", v->absent_pages,
+             (size_t)AO_load(&heap.absent_pages));
+}
+
 void verify_heap(const mark_result *result) {
   verifier v = {0};
   block_index end = (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
@@ -173,5 +180,6 @@ void verify_heap(const mark_result *result) {
              (unsigned long long)result->live_objects, (unsigned long long)result->live_bytes,
              (unsigned long long)v.live_objects, (unsigned long long)v.live_bytes);
   check_lists(&v);
+  check_absent(&v);
   rt_roots_scan(check_root, NULL);
 }

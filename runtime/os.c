@@ -73,6 +73,22 @@ bool os_release(void *address, size_t bytes) {
   return madvise(address, bytes, MADV_DONTNEED) == 0;
 }
 
+bool os_huge(void *address, size_t bytes, bool wanted) {
+  return madvise(address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) == 0;
+}
+
+size_t os_resident_bytes(void *address, size_t bytes) {
+  unsigned char resident[4096];
+  size_t page = os_page_bytes(), pages = 0;
+  for (size_t at = 0; at < bytes; at += sizeof resident * page) {
+    size_t n = (bytes - at + page - 1) / page;
+    if (n > sizeof resident) n = sizeof resident;
+    if (mincore((char *)address + at, n * page, resident) != 0) return bytes;
+    for (size_t i = 0; i < n; i++) pages += resident[i] & 1;
+  }
+  return pages * page;
+}
+
 void os_unreserve(void *address, size_t bytes) {
   munmap(address, bytes);
 }

@@ -272,6 +272,9 @@ void *os_reserve(size_t bytes);
 bool os_commit(void *address, size_t bytes); // makes reserved space usable, zeroed; false: refused
 void os_uncommit(void *address, size_t bytes); // takes that back, for memory never written to
 bool os_release(void *address, size_t bytes);  // gives the memory back; stays usable, zeroed
+// Asks for huge pages, or for small ones; false: the system does not know of them.
+bool os_huge(void *address, size_t bytes, bool wanted);
+size_t os_resident_bytes(void *address, size_t bytes); // how much is in memory; all, if unknown
 void os_unreserve(void *address, size_t bytes);
 void *os_map(size_t bytes);         // reserve and commit
 size_t os_address_space_left(void); // under RLIMIT_AS; SIZE_MAX without a limit

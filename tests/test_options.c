@@ -25,6 +25,7 @@ static const option known[] = {
     ROW(markers, "TIDE_MARKERS", NULL, 0, 0, 64),
     ROW(min_heap_bytes, "TIDE_MINHEAP", NULL, 0, 0, INT64_MAX),
     ROW(mark_stack_bytes, "TIDE_MARKSTACK", NULL, 0, 0, INT64_MAX),
+    ROW(hugepages, "TIDE_HUGEPAGES", NULL, 1, 0, 1),
     ROW(gctrace, "TIDE_DEBUG", "gctrace", 0, 0, 1),
     ROW(verify, "TIDE_DEBUG", "verify", 0, 0, 1),
     ROW(stress, "TIDE_DEBUG", "stress", 0, 0, INT32_MAX),

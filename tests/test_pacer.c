@@ -349,12 +349,29 @@ START_TEST(free_slots_that_idle_threads_hold_do_not_hasten_collections) {
 }
 END_TEST
 
+// ---- Free memory that is kept ---------------------------------------------------------------
+
+START_TEST(free_memory_is_kept_up_to_a_tenth_more_than_needed) {
+  static const struct {
+    uint64_t needed, bytes, keep;
+  } kept[] = {
+      {100 * MIB, 0, 110 * MIB},        {100 * MIB, 60 * MIB, 50 * MIB},
+      {100 * MIB, 100 * MIB, 10 * MIB}, {100 * MIB, 105 * MIB, 10 * MIB},
+      {100 * MIB, 500 * MIB, 10 * MIB}, {0, 0, 5 * MIB}, // 4 MiB is the least, 1 MiB to spare
+      {4 * MIB, 3 * MIB, 2 * MIB},      {5 * MIB, 5 * MIB, MIB},
+      {UINT64_MAX, 0, UINT64_MAX},      {INT64_MAX, INT64_MAX, INT64_MAX / 10},
+  };
+  ck_assert_uint_eq(pacer_keep(kept[_i].needed, kept[_i].bytes), kept[_i].keep);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("pacer");
   TCase *formula = tcase_create("formula");
   tcase_set_timeout(formula, 30);
   tcase_add_loop_test(formula, goal_on_a_table_of_cases, 0, LENGTH(cases));
   tcase_add_test(formula, goal_is_above_live_and_floor_and_monotone);
+  tcase_add_loop_test(formula, free_memory_is_kept_up_to_a_tenth_more_than_needed, 0, 10);
   suite_add_tcase(suite, formula);
   TCase *knobs = tcase_create("knobs");
   tcase_set_timeout(knobs, 30);

@@ -66,7 +66,8 @@ TIDE_API tide_oom_handler tide_oom_handler_set(tide_oom_handler handler, void *a
 // ---- Collections ----------------------------------------------------------------------------
 
 // A full collection, over when it returns: stops the world, runs the hooks, marks, restarts, and
-// sweeps everything. Also while collections are disabled or GC percent is off.
+// sweeps everything. Also while collections are disabled or GC percent is off. As every collection
+// it gives memory back to the system that the heap has not needed for five collections.
 TIDE_API void tide_collect(void);
 
 // As tide_collect, and gives all free memory back to the system.
@@ -180,9 +181,9 @@ typedef struct tide_memstats {
   uint64_t heap_objects;  // mallocs - frees
   uint64_t heap_sys;      // = heap_idle + heap_inuse: heap address space made usable
   uint64_t heap_idle;     // in blocks that hold nothing
-  uint64_t heap_inuse;    // in blocks that hold something
+  uint64_t heap_inuse;    // in blocks that hold something, but for pages of them given back
   uint64_t heap_released; // the part of heap_idle given back to the system
-  uint64_t gc_sys;        // the collector's own tables and mark stack
+  uint64_t gc_sys;        // the collector's mark stack, and its tables as far as they are touched
   uint64_t other_sys;     // threads, caches
   uint64_t sys;           // heap_sys + gc_sys + other_sys
   uint64_t next_gc;       // the goal; UINT64_MAX: none
