@@ -243,7 +243,7 @@ void cycle_unlock(void) {
   pthread_mutex_unlock(&one_at_a_time);
 }
 
-// Apart, for its locals: they would be a gap in a frame that is scanned (see clear_stack_below).
+// Apart, for its locals: they would be a gap in a frame that is scanned (see rt_clear_stack_below).
 static RT_NOINLINE void after_forced(rt_thread *self) {
   gc_engine->finish_sweep(self);
   int cancellable = rt_cancel_disable();
