@@ -305,8 +305,8 @@ START_TEST(large_objects_keep_the_same_pace) {
   tide_collect();
   make_garbage(256 * MIB, 1 << 20);
   ck_assert_uint_le(read_stats().num_gc, 1 + 256 / 8 + 1);
-  // Live may be seen as 2 MiB more.
-  if (!UNDER_ASAN) ck_assert_uint_ge(read_stats().num_gc, 1 + 256 / 11);
+  // Live may be seen as 4 MiB more: the last objects, in registers and on the stack.
+  if (!UNDER_ASAN) ck_assert_uint_ge(read_stats().num_gc, 1 + 256 / 12);
   sink = (uintptr_t)kept;
 }
 END_TEST
