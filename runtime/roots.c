@@ -81,13 +81,16 @@ void rt_scan(const char *lo, const char *hi, rt_root_source source, rt_root_fn f
   if (lo < hi) fn(lo, hi, source, arg);
 }
 
-static char *doubtful_copy; // mapped by its first use, by whoever stopped the world
 enum { PAGE_BYTES = 4096, PIECE_BYTES = 16 * PAGE_BYTES };
+static char *doubtful_copy; // there from the start: a collection must not depend on new memory
+
+tide_status rt_roots_init(void) {
+  if (!doubtful_copy) doubtful_copy = os_map(PIECE_BYTES);
+  return doubtful_copy ? TIDE_OK : rt_error_set(TIDE_ERR_MEMORY, "no memory to look at roots");
+}
 
 void rt_scan_doubtful(const char *lo, const char *hi, rt_root_source source, rt_root_fn fn,
                       void *arg) {
-  if (!doubtful_copy) doubtful_copy = os_map(PIECE_BYTES);
-  if (!doubtful_copy) rt_fatal("no memory (%d bytes) to look at data segments", PIECE_BYTES);
   for (lo = align_up(lo); lo < hi;) {
     size_t page_offset = (uintptr_t)lo & (PAGE_BYTES - 1);
     size_t bytes = PIECE_BYTES - page_offset;

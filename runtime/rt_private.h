@@ -40,6 +40,7 @@ bool rt_tls_settled(const rt_thread *thread); // world stopped: is its table of 
 void rt_tls_scan(const rt_thread *thread, rt_root_fn fn, void *arg);
 
 // roots.c
+tide_status rt_roots_init(void);
 void rt_scan(const char *lo, const char *hi, rt_root_source source, rt_root_fn fn, void *arg);
 // Memory that may be shorter than believed: the kernel copies it, up to the first unreadable byte.
 void rt_scan_doubtful(const char *lo, const char *hi, rt_root_source source, rt_root_fn fn,
