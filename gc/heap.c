@@ -25,8 +25,12 @@ static size_t bits_bytes(size_t blocks) {
   return blocks * HEAP_BIT_WORDS * sizeof(AO_t);
 }
 static size_t layout_bytes(size_t blocks) {
-  // Some blocks more, to align the first.
-  return table_bytes(blocks) + bits_bytes(blocks) + (blocks + HEAP_HUGE_BLOCKS) * HEAP_BLOCK_BYTES;
+  // Some more, to align the bits and the first block.
+  return table_bytes(blocks) + bits_bytes(blocks) + blocks * HEAP_BLOCK_BYTES + 2 * HEAP_HUGE_BYTES;
+}
+
+static uintptr_t align_huge(uintptr_t address) {
+  return (address + HEAP_HUGE_BYTES - 1) & ~(uintptr_t)(HEAP_HUGE_BYTES - 1);
 }
 
 static void lay_out(char *start, size_t blocks) {
@@ -34,10 +38,8 @@ static void lay_out(char *start, size_t blocks) {
   heap.reservation_bytes = layout_bytes(blocks);
   heap.reserved_blocks = blocks;
   heap.blocks = (heap_block *)(void *)start;
-  heap.bits = (AO_t *)(void *)(start + table_bytes(blocks));
-  uintptr_t after = (uintptr_t)heap.bits + bits_bytes(blocks);
-  uintptr_t huge = HEAP_HUGE_BLOCKS * HEAP_BLOCK_BYTES;
-  heap.base = (after + huge - 1) & ~(huge - 1);
+  heap.bits = (AO_t *)align_huge((uintptr_t)start + table_bytes(blocks));
+  heap.base = align_huge((uintptr_t)heap.bits + bits_bytes(blocks));
 }
 
 // Under RLIMIT_AS at most 3/4 of what is left, so that stacks and malloc find some too.
@@ -66,7 +68,9 @@ static bool commit_part(void *part, size_t from, size_t to) {
 // The blocks first: they are most of it, and a request that is far too large fails there.
 static bool commit_blocks(size_t from, size_t to) {
   if (!commit_part((void *)heap.base, from * HEAP_BLOCK_BYTES, to * HEAP_BLOCK_BYTES)) return false;
-  if (commit_part(heap.bits, bits_bytes(from), bits_bytes(to)) &&
+  size_t bits_to = bits_bytes(to);
+  if (to >= HUGE_FROM_BLOCKS) bits_to = align_huge(bits_to); // no half huge page at the end
+  if (commit_part(heap.bits, bits_bytes(from), bits_to) &&
       commit_part(heap.blocks, from * sizeof(heap_block), to * sizeof(heap_block)))
     return true;
   os_uncommit((void *)block_address((block_index)from), (to - from) * HEAP_BLOCK_BYTES);

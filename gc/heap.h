@@ -37,6 +37,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(AO_t) == 8, "Tidepool needs a 64-bi
 #define HEAP_BLOCK_BYTES ((size_t)1 << HEAP_BLOCK_SHIFT)
 #define HEAP_PAGE_BYTES  ((size_t)4096) // large objects are rounded up to these
 #define HEAP_HUGE_BLOCKS 32             // in a huge page of the system; block 0 begins one
+#define HEAP_HUGE_BYTES  (HEAP_HUGE_BLOCKS * HEAP_BLOCK_BYTES)
 #define HEAP_SLOTS_MAX   (HEAP_BLOCK_BYTES / 16)
 #define HEAP_BIT_WORDS   (2 * HEAP_SLOTS_MAX / 64) // of a block: allocated, marked, in turn
 
@@ -231,6 +232,7 @@ void heap_locks_give(void);
 
 // ---- huge.c, release.c: the heap's memory and the system ------------------------------------
 
+enum { HUGE_FROM_BLOCKS = 1024 }; // 64 MiB: smaller heaps have small pages
 // Asks for huge pages where that has become worth it, or the heap has grown. heap_lock held.
 void huge_consider(void);
 void huge_end(void); // asks for small ones again. heap_lock held.

@@ -14,25 +14,32 @@
 // takes the wish back.
 #include "heap.h"
 
-enum { FROM_BLOCKS = 1024 }; // 64 MiB
-
 // Most of the heap is in use, and it is large enough.
 static bool worth_it(void) {
   size_t blocks = heap.extent >> HEAP_BLOCK_SHIFT;
-  return blocks >= FROM_BLOCKS && heap.free_blocks < blocks / 4;
+  return blocks >= HUGE_FROM_BLOCKS && heap.free_blocks < blocks / 4;
+}
+
+// Of the bits of so many blocks, as they are committed (heap.c): a huge page has those of 128 MiB.
+static size_t bits_bytes(size_t blocks) {
+  size_t bytes = blocks * HEAP_BIT_WORDS * sizeof(AO_t);
+  return (bytes + HEAP_HUGE_BYTES - 1) / HEAP_HUGE_BYTES * HEAP_HUGE_BYTES;
 }
 
 void huge_consider(void) {
   if (!rt_options.hugepages || (!heap.huge_blocks && !worth_it())) return;
   size_t from = heap.huge_blocks;
   size_t to = heap.committed_blocks / HEAP_HUGE_BLOCKS * HEAP_HUGE_BLOCKS;
-  if (to > from &&
-      os_huge((void *)block_address((block_index)from), (to - from) * HEAP_BLOCK_BYTES, true))
-    heap.huge_blocks = to;
+  if (to <= from) return;
+  if (!os_huge((void *)block_address((block_index)from), (to - from) * HEAP_BLOCK_BYTES, true))
+    return;
+  os_huge(heap.bits, bits_bytes(to), true);
+  heap.huge_blocks = to;
 }
 
 void huge_end(void) {
   if (!heap.huge_blocks) return;
   os_huge((void *)heap.base, heap.huge_blocks * HEAP_BLOCK_BYTES, false);
+  os_huge(heap.bits, bits_bytes(heap.huge_blocks), false);
   heap.huge_blocks = 0;
 }
