@@ -70,16 +70,14 @@ static bool settle(const heap_ref *ref) {
 static bool find_object(const void *address, heap_ref *ref) {
   uintptr_t word = (uintptr_t)address;
   return heap_holds(word) && heap_find(word, ref) && heap_ref_allocated(ref) && settle(ref) &&
-         small_handed_out(ref) && word - ref->start < ref->block->object_bytes;
+         small_handed_out(ref) && word - ref->start < ref->bytes;
 }
 
 static bool native_find(rt_thread *self, const void *address, engine_object *object) {
   heap_ref ref;
   rt_pin(self);
   bool found = find_object(address, &ref);
-  if (found)
-    *object =
-        (engine_object){(void *)ref.start, ref.block->object_bytes, (tide_kind)ref.block->kind};
+  if (found) *object = (engine_object){(void *)ref.start, ref.bytes, ref.kind};
   rt_unpin(self);
   return found;
 }
@@ -104,7 +102,7 @@ static bool native_resize(rt_thread *self, void *start, size_t size) {
   if (!ours) return false;
   if (ref.block->state == BLOCK_LARGE) return large_resize(self, &ref, size);
   // In place while the size is of the same class, or not much below.
-  return size <= ref.block->object_bytes && size > ref.block->object_bytes / 2;
+  return size <= ref.bytes && size > ref.bytes / 2;
 }
 
 // ---- Collections ----------------------------------------------------------------------------

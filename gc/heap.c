@@ -13,20 +13,37 @@
 
 heap_state heap = {.lock = RT_PINNED_LOCK_INIT};
 
+// Reciprocals are rounded up; exact for every offset in a block: offset x (reciprocal x bytes -
+// 2^32) < 2^32, as both factors are at most 2^16 and below 2^16.
+const heap_shape heap_shapes[TIDE_SIZE_CLASSES] = {
+#define ROW(class, bytes, below)                                                                   \
+  [class] = {bytes, HEAP_BLOCK_BYTES / (bytes),                                                    \
+             (uint32_t)((((uint64_t)1 << 32) + (bytes)-1) / (bytes))},
+    SIZE_CLASS_TABLE(ROW)
+#undef ROW
+};
+
 // ---- The reserved range ---------------------------------------------------------------------
 
 enum { RESERVE_BLOCKS_MAX = 1 << 26, RESERVE_BLOCKS_MIN = 1 << 6 }; // 4 TiB to 4 MiB
 
-static size_t table_bytes(size_t blocks) {
+static size_t whole_pages(size_t bytes) {
   size_t page = os_page_bytes();
-  return (blocks * sizeof(heap_block) + page - 1) / page * page;
+  return (bytes + page - 1) / page * page;
+}
+static size_t table_bytes(size_t blocks) {
+  return whole_pages(blocks * sizeof(heap_block));
+}
+static size_t tags_bytes(size_t blocks) {
+  return whole_pages(blocks);
 }
 static size_t bits_bytes(size_t blocks) {
   return blocks * HEAP_BIT_WORDS * sizeof(AO_t);
 }
 static size_t layout_bytes(size_t blocks) {
   // Some more, to align the bits and the first block.
-  return table_bytes(blocks) + bits_bytes(blocks) + blocks * HEAP_BLOCK_BYTES + 2 * HEAP_HUGE_BYTES;
+  return tags_bytes(blocks) + table_bytes(blocks) + bits_bytes(blocks) + blocks * HEAP_BLOCK_BYTES +
+         2 * HEAP_HUGE_BYTES;
 }
 
 static uintptr_t align_huge(uintptr_t address) {
@@ -37,14 +54,15 @@ static void lay_out(char *start, size_t blocks) {
   heap.reservation = start;
   heap.reservation_bytes = layout_bytes(blocks);
   heap.reserved_blocks = blocks;
-  heap.blocks = (heap_block *)(void *)start;
-  heap.bits = (AO_t *)align_huge((uintptr_t)start + table_bytes(blocks));
+  heap.tags = (uint8_t *)start;
+  heap.blocks = (heap_block *)(void *)(start + tags_bytes(blocks));
+  heap.bits = (AO_t *)align_huge((uintptr_t)heap.blocks + table_bytes(blocks));
   heap.base = align_huge((uintptr_t)heap.bits + bits_bytes(blocks));
 }
 
 // Under RLIMIT_AS at most 3/4 of what is left, so that stacks and malloc find some too.
 static bool reserve(void) {
-  size_t bytes_each = sizeof(heap_block) + bits_bytes(1) + HEAP_BLOCK_BYTES;
+  size_t bytes_each = 1 + sizeof(heap_block) + bits_bytes(1) + HEAP_BLOCK_BYTES;
   size_t blocks = os_address_space_left() / 4 * 3 / bytes_each;
   if (blocks > RESERVE_BLOCKS_MAX) blocks = RESERVE_BLOCKS_MAX;
   for (; blocks >= RESERVE_BLOCKS_MIN; blocks = blocks / 4 * 3) {
@@ -71,7 +89,8 @@ static bool commit_blocks(size_t from, size_t to) {
   size_t bits_to = bits_bytes(to);
   if (to >= HUGE_FROM_BLOCKS) bits_to = align_huge(bits_to); // no half huge page at the end
   if (commit_part(heap.bits, bits_bytes(from), bits_to) &&
-      commit_part(heap.blocks, from * sizeof(heap_block), to * sizeof(heap_block)))
+      commit_part(heap.blocks, from * sizeof(heap_block), to * sizeof(heap_block)) &&
+      commit_part(heap.tags, from, to))
     return true;
   os_uncommit((void *)block_address((block_index)from), (to - from) * HEAP_BLOCK_BYTES);
   return false;
@@ -106,6 +125,7 @@ tide_status heap_init(void) {
     return rt_error_set(TIDE_ERR_MEMORY, "no address space for the heap (tried down to %d MiB)",
                         RESERVE_BLOCKS_MIN / 16);
   heap.extent = HEAP_BLOCK_BYTES; // block 0 is never used
+  block_set_tag(0, 0, TAG_NONE);
   return TIDE_OK;
 }
 
@@ -142,6 +162,7 @@ static block_index frontier(void) {
 }
 
 static void clear_block(heap_block *block, block_state state) {
+  block_set_tag(block_index_of(block), 0, TAG_NONE);
   uint8_t dirty = block->dirty;
   memset(block, 0, sizeof *block);
   block->state = (uint8_t)state;

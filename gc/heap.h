@@ -2,13 +2,14 @@
 // The native heap: its types and what its files share. Read this before heap.c, alloc.c, large.c,
 // mark.c and sweep.c.
 //
-// One range of address space is reserved at start. It holds, one after the other, the table of
-// blocks, the bits, and the blocks of 64 KiB themselves; a block's entry and its bits are found by
-// shifting its address. Block 0 is never used: 0 means "none", and no object starts where the heap
-// does, so the collector's own notes do not look like references.
+// One range of address space is reserved at start. It holds, one after the other, the blocks' tags,
+// the table of blocks, the bits, and the blocks of 64 KiB themselves; a block's tag, entry and bits
+// are found by shifting its address. Block 0 is never used: 0 means "none", and no object starts
+// where the heap does, so the collector's own notes do not look like references.
 //
 //   address - base < extent           "is this word a heap address"
 //   (address - base) >> 16            its block
+//   tag of the block                  its class and kind, in one byte
 //   offset in block x reciprocal      its slot
 //   bits of the slot                  allocated? marked?
 //
@@ -52,15 +53,28 @@ typedef enum block_state {
   BLOCK_LARGE_REST, // the others
 } block_state;
 
+// What marking needs to know of a block, in a byte: its kind x 64 + its size class, or one of these
+// in place of the class. The bytes of a heap of 1 GiB fill half of the first level cache; entries
+// of the table would not fit in the second.
+enum { TAG_NONE = 63, TAG_LARGE = 62, TAG_CLASS = 63, TAG_KIND_SHIFT = 6 };
+_Static_assert(TIDE_SIZE_CLASSES <= TAG_LARGE && TIDE_KINDS <= 4, "a tag is a byte");
+
+// How a block is cut into slots of a size class.
+typedef struct heap_shape {
+  uint32_t bytes;
+  uint32_t slots;      // that fit
+  uint32_t reciprocal; // ceil(2^32 / bytes)
+} heap_shape;
+extern const heap_shape heap_shapes[TIDE_SIZE_CLASSES];
+
 struct heap_local;
 
-// One cache line; what marking needs comes first.
+// One cache line.
 typedef struct heap_block {
   uint8_t state; // block_state
   uint8_t kind;  // tide_kind
   uint8_t size_class;
   uint8_t dirty;            // free: may hold other than zeros
-  uint32_t reciprocal;      // small: ceil(2^32 / object_bytes); large: 0
   uint32_t slots;           // small: that fit; large: 1; else 0
   block_index head;         // large rest: the object's first block
   size_t object_bytes;      // small: of a slot; large: usable
@@ -98,8 +112,9 @@ enum { HEAP_BINS = 32 }; // free runs by the logarithm of their length
 typedef struct heap {
   uintptr_t base; // of block 0
   size_t extent;  // bytes from base to the frontier: blocks that have ever been used
+  uint8_t *tags;  // one for each block, as for the two that follow
   heap_block *blocks;
-  AO_t *bits; // HEAP_BIT_WORDS for each block
+  AO_t *bits; // HEAP_BIT_WORDS
 
   size_t reserved_blocks;
   size_t committed_blocks; // from 0; extent <= committed <= reserved
@@ -165,38 +180,39 @@ static inline bool heap_holds(uintptr_t word) {
   return word - heap.base < heap.extent;
 }
 
+static inline void block_set_tag(block_index index, tide_kind kind, unsigned of_class) {
+  heap.tags[index] = (uint8_t)((unsigned)kind << TAG_KIND_SHIFT | of_class);
+}
+
 typedef struct heap_ref {
   heap_block *block;
   AO_t *bits; // the slot's pair of words
   AO_t mask;  // the slot's bit in both
   uintptr_t start;
+  size_t bytes;
+  tide_kind kind;
 } heap_ref;
+
+// In the block of a large object, or in none.
+bool heap_find_large(uintptr_t word, heap_ref *ref);
 
 // The slot that holds a word which passes heap_holds; false when it is in none. A slot is not
 // necessarily an object: see heap_ref_allocated.
 static inline bool heap_find(uintptr_t word, heap_ref *ref) {
   size_t offset = word - heap.base;
   block_index index = (block_index)(offset >> HEAP_BLOCK_SHIFT);
-  heap_block *block = &heap.blocks[index];
+  unsigned tag = heap.tags[index], of_class = tag & TAG_CLASS;
+  if (RT_UNLIKELY(of_class >= TAG_LARGE)) return heap_find_large(word, ref);
+  const heap_shape *shape = &heap_shapes[of_class];
   uint32_t within = (uint32_t)offset & (HEAP_BLOCK_BYTES - 1);
-  if (block->reciprocal) { // small
-    uint32_t slot = (uint32_t)(((uint64_t)within * block->reciprocal) >> 32);
-    if (RT_UNLIKELY(slot >= block->slots)) return false;
-    ref->start = block_address(index) + (uintptr_t)slot * block->object_bytes;
-    ref->bits = block_bits(index) + 2 * (slot / 64);
-    ref->mask = (AO_t)1 << (slot % 64);
-  } else {
-    if (block->state == BLOCK_LARGE_REST) {
-      index = block->head;
-      block = &heap.blocks[index];
-    }
-    // The end itself counts (see gc.h); what lies between it and the last block's end does not.
-    if (!block->slots || word - block_address(index) > block->object_bytes) return false;
-    ref->start = block_address(index);
-    ref->bits = block_bits(index);
-    ref->mask = 1;
-  }
-  ref->block = block;
+  uint32_t slot = (uint32_t)(((uint64_t)within * shape->reciprocal) >> 32);
+  if (RT_UNLIKELY(slot >= shape->slots)) return false;
+  ref->block = &heap.blocks[index];
+  ref->bits = block_bits(index) + 2 * (slot / 64);
+  ref->mask = (AO_t)1 << (slot % 64);
+  ref->start = block_address(index) + (uintptr_t)slot * shape->bytes;
+  ref->bytes = shape->bytes;
+  ref->kind = (tide_kind)(tag >> TAG_KIND_SHIFT);
   return true;
 }
 

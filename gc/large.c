@@ -48,6 +48,22 @@ void large_release(heap_block *block) {
   heap_give_blocks(first, block->run, true);
 }
 
+bool heap_find_large(uintptr_t word, heap_ref *ref) {
+  heap_block *block = &heap.blocks[(word - heap.base) >> HEAP_BLOCK_SHIFT];
+  if (block->state == BLOCK_LARGE_REST) block = &heap.blocks[block->head];
+  if (block->state != BLOCK_LARGE) return false;
+  block_index index = block_index_of(block);
+  ref->start = block_address(index);
+  // The end itself counts (see gc.h); what lies between it and the last block's end does not.
+  if (word - ref->start > block->object_bytes) return false;
+  ref->block = block;
+  ref->bits = block_bits(index);
+  ref->mask = 1;
+  ref->bytes = block->object_bytes;
+  ref->kind = (tide_kind)block->kind;
+  return true;
+}
+
 // ---- Allocation -----------------------------------------------------------------------------
 
 static void own_rest(block_index first, size_t from, size_t to) {
@@ -55,9 +71,9 @@ static void own_rest(block_index first, size_t from, size_t to) {
     heap_block *rest = &heap.blocks[first + i];
     rest->head = first;
     rest->slots = 0;
-    rest->reciprocal = 0;
     rest->dirty = 1;
     rest->state = BLOCK_LARGE_REST;
+    block_set_tag(first + (block_index)i, 0, TAG_LARGE);
   }
 }
 
@@ -65,7 +81,6 @@ static void format_large(block_index first, size_t blocks, size_t bytes, tide_ki
   heap_block *block = &heap.blocks[first];
   own_rest(first, 1, blocks);
   block->kind = (uint8_t)kind;
-  block->reciprocal = 0;
   block->slots = 1;
   block->object_bytes = bytes;
   block->run = (uint32_t)blocks;
@@ -75,6 +90,7 @@ static void format_large(block_index first, size_t blocks, size_t bytes, tide_ki
   bits[0] = 1;
   bits[1] = 0;
   block->state = BLOCK_LARGE;
+  block_set_tag(first, 0, TAG_LARGE);
   large_link(block, kind == TIDE_UNCOLLECTABLE ? LARGE_UNCOLLECTABLE : large_swept_list());
   heap.large_mallocs++;
   heap.large_total_bytes += bytes;

@@ -59,10 +59,9 @@ static inline bool set_mark(const heap_ref *ref, bool shared) {
 // A candidate out of the queue.
 static inline void visit(marker *m, const heap_ref *ref, bool shared) {
   if (!heap_ref_allocated(ref) || !set_mark(ref, shared)) return;
-  size_t bytes = ref->block->object_bytes;
-  m->live.live_bytes += bytes;
+  m->live.live_bytes += ref->bytes;
   m->live.live_objects++;
-  if (ref->block->kind != TIDE_LEAF) scan_range(m, ref->start, ref->start + bytes);
+  if (ref->kind != TIDE_LEAF) scan_range(m, ref->start, ref->start + ref->bytes);
 }
 
 // From the stack into the queue; false: the stack is empty.
@@ -78,7 +77,7 @@ static inline bool take_one(marker *m, bool shared) {
   heap_ref *ref = &m->queue[(m->head + m->queued) % MARK_QUEUE];
   if (!heap_find(word, ref)) return true;
   __builtin_prefetch(ref->bits, 1);
-  if (ref->block->kind != TIDE_LEAF) __builtin_prefetch((const void *)ref->start);
+  if (ref->kind != TIDE_LEAF) __builtin_prefetch((const void *)ref->start);
   m->queued++;
   return true;
 }

@@ -236,17 +236,15 @@ static void format_block(heap_block *block, unsigned size_class, tide_kind kind,
   block->kind = (uint8_t)kind;
   block->size_class = (uint8_t)size_class;
   block->object_bytes = bytes;
-  block->slots = (uint32_t)(HEAP_BLOCK_BYTES / bytes);
+  block->slots = heap_shapes[size_class].slots;
   block->zeroed = zeroed;
   block->dirty = 1;
   block->swept = heap.markings;
   block->owner = owner;
   block->lowest_freed = block->slots;
   block->next = block->prev = 0;
-  // Rounded up; exact for every offset in a block: offset x (reciprocal x bytes - 2^32) < 2^32, as
-  // both factors are at most 2^16 and below 2^16.
-  block->reciprocal = (uint32_t)((((uint64_t)1 << 32) + bytes - 1) / bytes);
   block->state = BLOCK_SMALL;
+  block_set_tag(block_index_of(block), kind, size_class);
 }
 
 // The next block of the list with room, sweeping a bounded number of them. The list's lock is held.

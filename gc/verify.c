@@ -70,6 +70,8 @@ static void check_small(verifier *v, block_index index) {
   MUST(block->object_bytes == size_class_bytes[block->size_class] &&
            block->slots == HEAP_BLOCK_BYTES / block->object_bytes,
        index, "its slots are not its class's");
+  MUST(heap.tags[index] == (block->kind << TAG_KIND_SHIFT | block->size_class), index,
+       "its tag is another's");
   MUST(!block_unswept(block), index, "it was not swept before the marking");
   check_slots(v, index);
 }
@@ -77,12 +79,13 @@ static void check_small(verifier *v, block_index index) {
 static void check_large(verifier *v, block_index index) {
   const heap_block *block = &heap.blocks[index];
   v->large_blocks++;
-  MUST(block->slots == 1 && !block->reciprocal, index, "not one slot");
+  MUST(block->slots == 1 && heap.tags[index] == TAG_LARGE, index, "not one slot");
   MUST(block->object_bytes <= (size_t)block->run * HEAP_BLOCK_BYTES &&
            block->object_bytes + HEAP_BLOCK_BYTES > (size_t)block->run * HEAP_BLOCK_BYTES,
        index, "its size is not its blocks'");
   for (uint32_t i = 1; i < block->run; i++)
-    MUST(heap.blocks[index + i].state == BLOCK_LARGE_REST && heap.blocks[index + i].head == index,
+    MUST(heap.blocks[index + i].state == BLOCK_LARGE_REST && heap.blocks[index + i].head == index &&
+             heap.tags[index + i] == TAG_LARGE,
          index + i, "it does not belong to the object before it");
   check_slots(v, index);
 }
@@ -93,8 +96,9 @@ static uint32_t check_free(verifier *v, block_index index, block_index end) {
        "a free run's ends do not agree");
   MUST(heap.blocks[index - 1].state != BLOCK_FREE, index, "two free runs touch");
   for (uint32_t i = 0; i < run; i++) {
-    MUST(heap.blocks[index + i].state == BLOCK_FREE && !heap.blocks[index + i].slots, index + i,
-         "not free in a free run");
+    MUST(heap.blocks[index + i].state == BLOCK_FREE && !heap.blocks[index + i].slots &&
+             heap.tags[index + i] == TAG_NONE,
+         index + i, "not free in a free run");
     v->free_dirty_blocks += heap.blocks[index + i].dirty;
   }
   v->free_blocks += run;
