@@ -74,23 +74,28 @@ typedef struct heap_block {
   uint8_t state; // block_state
   uint8_t kind;  // tide_kind
   uint8_t size_class;
-  uint8_t dirty;            // free: may hold other than zeros
-  uint32_t slots;           // small: that fit; large: 1; else 0
-  block_index head;         // large rest: the object's first block
-  size_t object_bytes;      // small: of a slot; large: usable
-  block_index next;         // in its list
-  block_index prev;         //
-  uint32_t run;             // free: blocks in the run, at its first and last; large: its blocks
-  uint8_t zeroed;           // small: slots never used so far are zeros
-  uint8_t full;             // small, filed: on the full list, not the partial one
-  uint8_t list;             // large: which of heap.large it is on
-  uint8_t absent;           // small: pages given back to the system and not used since
-  uint32_t swept;           // the marking after which it was last swept; see block_unswept
-  uint32_t filed;           // small: the marking after which it was put on the full or partial list
-  uint32_t lowest_freed;    // small, owned: slots behind the owner's run that were freed by hand
-  struct heap_local *owner; // small: the thread's that allocates in it
-} heap_block;
-_Static_assert(sizeof(heap_block) == 64, "one cache line");
+  uint8_t dirty;       // free: may hold other than zeros
+  uint8_t zeroed;      // small: slots never used so far are zeros
+  uint8_t full;        // small, filed: on the full list, not the partial one
+  uint8_t list;        // large: which of heap.large it is on
+  uint8_t absent;      // small: pages given back to the system and not used since
+  size_t object_bytes; // small: of a slot; large: usable
+  uint32_t slots;      // small: that fit; large: 1; else 0
+  block_index head;    // large rest: the object's first block
+  block_index next;    // in its list
+  block_index prev;    //
+  uint32_t run;        // free: blocks in the run, at its first and last; large: its blocks
+  uint32_t swept;      // the marking after which it was last swept; see block_unswept
+  union {
+    struct {                    // small
+      struct heap_local *owner; // the thread's that allocates in it
+      uint32_t filed;           // the marking after which it was put on the full or partial list
+      uint32_t lowest_freed;    // owned: slots behind the owner's run that were freed by hand
+    };
+    AO_t large_bits[2]; // large: allocated, marked
+  };
+} __attribute__((aligned(64))) heap_block;
+_Static_assert(sizeof(heap_block) <= 64, "one cache line");
 
 typedef struct block_chain {
   block_index first, last;
@@ -163,9 +168,15 @@ static inline void block_count_present(heap_block *block) {
   AO_fetch_and_add(&heap.absent_pages, (AO_t)0 - block->absent);
   block->absent = 0;
 }
-// The slot's pair of words, allocated then marked, is bits + 2 * (slot / 64).
-static inline AO_t *block_bits(block_index index) {
+// The bits of a small block. The slot's pair of words, allocated then marked, is bits + 2 * (slot /
+// 64).
+static inline AO_t *small_bits(block_index index) {
   return heap.bits + (size_t)index * HEAP_BIT_WORDS;
+}
+// A large object has its one pair in its block's entry: else each would cost a page of bits.
+static inline AO_t *block_bits(block_index index) {
+  heap_block *block = &heap.blocks[index];
+  return block->state == BLOCK_LARGE ? block->large_bits : small_bits(index);
 }
 static inline bool block_unswept(const heap_block *block) {
   return block->swept != heap.markings;
@@ -208,7 +219,7 @@ static inline bool heap_find(uintptr_t word, heap_ref *ref) {
   uint32_t slot = (uint32_t)(((uint64_t)within * shape->reciprocal) >> 32);
   if (RT_UNLIKELY(slot >= shape->slots)) return false;
   ref->block = &heap.blocks[index];
-  ref->bits = block_bits(index) + 2 * (slot / 64);
+  ref->bits = small_bits(index) + 2 * (slot / 64);
   ref->mask = (AO_t)1 << (slot % 64);
   ref->start = block_address(index) + (uintptr_t)slot * shape->bytes;
   ref->bytes = shape->bytes;

@@ -39,8 +39,6 @@ void large_unlink(heap_block *block) {
 
 void large_release(heap_block *block) {
   block_index first = block_index_of(block);
-  AO_t *bits = block_bits(first);
-  bits[0] = bits[1] = 0;
   heap.large_frees++;
   heap.large_freed_bytes += block->object_bytes;
   if (RT_UNLIKELY(rt_options.poison))
@@ -57,7 +55,7 @@ bool heap_find_large(uintptr_t word, heap_ref *ref) {
   // The end itself counts (see gc.h); what lies between it and the last block's end does not.
   if (word - ref->start > block->object_bytes) return false;
   ref->block = block;
-  ref->bits = block_bits(index);
+  ref->bits = block->large_bits;
   ref->mask = 1;
   ref->bytes = block->object_bytes;
   ref->kind = (tide_kind)block->kind;
@@ -86,9 +84,8 @@ static void format_large(block_index first, size_t blocks, size_t bytes, tide_ki
   block->run = (uint32_t)blocks;
   block->swept = heap.markings;
   block->dirty = 1;
-  AO_t *bits = block_bits(first);
-  bits[0] = 1;
-  bits[1] = 0;
+  block->large_bits[0] = 1;
+  block->large_bits[1] = 0;
   block->state = BLOCK_LARGE;
   block_set_tag(first, 0, TAG_LARGE);
   large_link(block, kind == TIDE_UNCOLLECTABLE ? LARGE_UNCOLLECTABLE : large_swept_list());
@@ -138,7 +135,7 @@ void *large_alloc(rt_thread *self, size_t size, size_t alignment, tide_kind kind
     if (kind == TIDE_UNCOLLECTABLE) { // from a list of the collectable ones
       large_unlink(block);
       large_link(block, LARGE_UNCOLLECTABLE);
-      block_bits(first)[1] = 0; // it may have been marked, and these are never swept
+      block->large_bits[1] = 0; // it may have been marked, and these are never swept
     }
     rt_pinned_lock_give(&heap.lock);
     rt_unpin(self);

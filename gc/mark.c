@@ -191,7 +191,7 @@ static void mark_uncollectable(marker *m) {
 // Large uncollectable objects are never swept, so their marks are still those of the cycle before.
 static void unmark_large_uncollectable(void) {
   for (block_index b = heap.large[LARGE_UNCOLLECTABLE]; b; b = heap.blocks[b].next)
-    block_bits(b)[1] = 0;
+    heap.blocks[b].large_bits[1] = 0;
 }
 
 static void mark_from_roots(marker *m) {

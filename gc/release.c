@@ -59,8 +59,8 @@ static block_index next_piece(walk *w, size_t *blocks) {
 // Bits of free blocks are of no use either, where they fill pages.
 static void release_bits(block_index at, size_t blocks) {
   size_t page = os_page_bytes();
-  uintptr_t from = ((uintptr_t)block_bits(at) + page - 1) & ~(uintptr_t)(page - 1);
-  uintptr_t to = (uintptr_t)block_bits(at + (block_index)blocks) & ~(uintptr_t)(page - 1);
+  uintptr_t from = ((uintptr_t)small_bits(at) + page - 1) & ~(uintptr_t)(page - 1);
+  uintptr_t to = (uintptr_t)small_bits(at + (block_index)blocks) & ~(uintptr_t)(page - 1);
   if (from < to) os_release((void *)from, to - from);
 }
 
@@ -100,7 +100,7 @@ static bool release_units(rt_thread *self, size_t unit, size_t keep) {
 
 // A bit for each page of the block that an allocated slot touches.
 static uint32_t pages_in_use(const heap_block *block) {
-  const AO_t *bits = block_bits(block_index_of(block));
+  const AO_t *bits = small_bits(block_index_of(block));
   uint32_t pages = 0;
   for (uint32_t first = 0; first < block->slots; first += 64, bits += 2)
     for (AO_t allocated = bits[0]; allocated; allocated &= allocated - 1) {

@@ -87,7 +87,7 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   size_list *list = &heap.lists[kind][size_class];
   uint32_t unused = unused_slots(run), first = first_slot(run);
   rt_pinned_lock_take(&list->lock);
-  set_bits(block_bits(run->block), first, first + unused, false);
+  set_bits(small_bits(run->block), first, first + unused, false);
   local->claimed[kind][size_class] -= unused;
   // What was claimed before the last marking is not in the heap's size (see small_show_runs).
   if (local->counted[kind][size_class]) AO_fetch_and_add(&heap.bytes, (AO_t)0 - unused * run->size);
@@ -191,7 +191,7 @@ static uint32_t find_free_slots(const heap_block *block, const AO_t *bits, uint3
 
 bool block_has_room(const heap_block *block) {
   uint32_t count;
-  return find_free_slots(block, block_bits(block_index_of(block)), 0, 1, &count) < block->slots;
+  return find_free_slots(block, small_bits(block_index_of(block)), 0, 1, &count) < block->slots;
 }
 
 // ---- Where a run is -------------------------------------------------------------------------
@@ -212,7 +212,7 @@ static void set_run(heap_local *local, tide_run *run, block_index block, uint32_
 }
 
 bool small_handed_out(const heap_ref *ref) {
-  heap_local *owner = ref->block->owner;
+  heap_local *owner = ref->block->state == BLOCK_SMALL ? ref->block->owner : NULL;
   if (!owner) return true;
   const tide_run *run = &owner->cache.runs[ref->block->kind][ref->block->size_class];
   for (unsigned tries = 0;; tries++) {
@@ -232,7 +232,7 @@ bool small_handed_out(const heap_ref *ref) {
 static void format_block(heap_block *block, unsigned size_class, tide_kind kind, bool zeroed,
                          heap_local *owner) {
   uint32_t bytes = size_class_bytes[size_class];
-  memset(block_bits(block_index_of(block)), 0, HEAP_BIT_WORDS * sizeof(AO_t));
+  memset(small_bits(block_index_of(block)), 0, HEAP_BIT_WORDS * sizeof(AO_t));
   block->kind = (uint8_t)kind;
   block->size_class = (uint8_t)size_class;
   block->object_bytes = bytes;
@@ -305,7 +305,7 @@ static bool next_run_in_block(heap_local *local, unsigned size_class, tide_kind 
   tide_run *run = &local->cache.runs[kind][size_class];
   if (!run->block) return false;
   heap_block *block = &heap.blocks[run->block];
-  AO_t *bits = block_bits(run->block);
+  AO_t *bits = small_bits(run->block);
   uint32_t most = single || run->size >= RUN_BYTES ? 1 : (uint32_t)(RUN_BYTES / run->size);
   uint32_t count, slot;
   while ((slot = find_free_slots(block, bits, run->slot, most, &count)) >= block->slots)
@@ -402,7 +402,7 @@ static void for_each_unused_run(bool show, bool sweep) {
         if (sweep) sweep_block(&heap.lists[kind][i], &heap.blocks[run->block]);
         if (sweep) local->counted[kind][i] = 0;
         uint32_t first = first_slot(run);
-        set_bits(block_bits(run->block), first, first + unused_slots(run), show);
+        set_bits(small_bits(run->block), first, first + unused_slots(run), show);
       }
 }
 

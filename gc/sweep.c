@@ -19,7 +19,7 @@ static void poison_slots(const heap_block *block, uint32_t first, AO_t freed) {
 
 void sweep_block(size_list *list, heap_block *block) {
   if (!block_unswept(block)) return; // a look at one of its objects has swept it
-  AO_t *bits = block_bits(block_index_of(block));
+  AO_t *bits = small_bits(block_index_of(block));
   block->swept = heap.markings;
   for (uint32_t slot = 0; slot < block->slots; slot += 64, bits += 2) {
     AO_t freed = bits[0] & ~bits[1];
@@ -33,7 +33,7 @@ void sweep_block(size_list *list, heap_block *block) {
 }
 
 bool block_is_empty(const heap_block *block) {
-  const AO_t *bits = block_bits(block_index_of(block));
+  const AO_t *bits = small_bits(block_index_of(block));
   for (uint32_t slot = 0; slot < block->slots; slot += 64, bits += 2)
     if (bits[0]) return false;
   return true;
@@ -61,7 +61,7 @@ bool sweep_large(unsigned steps) {
   const block_index *unswept = &heap.large[large_unswept_list()];
   for (; steps && *unswept; steps--) {
     heap_block *block = &heap.blocks[*unswept];
-    AO_t *bits = block_bits(block_index_of(block));
+    AO_t *bits = block->large_bits;
     large_unlink(block);
     if (bits[1] & 1) {
       bits[1] = 0;
