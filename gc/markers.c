@@ -238,6 +238,7 @@ static void *marker_main(void *argument) {
     else
       wait_for_bell();
   rt_pinned_lock_give(&team.lock);
+  AO_fetch_and_sub1(&rt_own_threads);
   marker_unmake(m);
   return NULL;
 }
@@ -252,7 +253,9 @@ static bool start_thread(marker *m) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
+  AO_fetch_and_add1(&rt_own_threads);
   int error = pthread_create(&thread, &attributes, marker_main, m);
+  if (error) AO_fetch_and_sub1(&rt_own_threads);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   if (error) return false;
@@ -315,5 +318,6 @@ void markers_leave(void) {
 
 void markers_after_fork(void) {
   team.lock = (rt_pinned_lock)RT_PINNED_LOCK_INIT;
+  AO_store(&rt_own_threads, 0);
   forget_threads(); // they were cut off anywhere in what they did; their markers are not used again
 }

@@ -10,10 +10,12 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -52,6 +54,13 @@ int os_cpus_allowed(void) {
     if (errno != EINVAL) break;
   }
   return 1;
+}
+
+// The kernel counts a directory's links as if each thread were a directory in this one.
+unsigned os_threads(void) {
+  struct stat tasks;
+  return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2 ? (unsigned)tasks.st_nlink - 2
+                                                                    : UINT_MAX;
 }
 
 // ---- Memory ---------------------------------------------------------------------------------

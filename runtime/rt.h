@@ -173,6 +173,15 @@ extern pthread_mutex_t rt_world_lock; // the registry; held while the world is s
 void rt_world_stop(rt_thread *self, rt_stop *stop);
 void rt_world_start(rt_thread *self);
 
+// With the world stopped: whether no other thread of the process runs at all. Then no memory goes
+// away meanwhile. When in doubt, false.
+bool rt_world_is_still(void);
+
+// Threads of the library's own, which are not registered and leave all memory but the collector's
+// alone. Changed by the client, in the thread that collects or in the one that ends: so that those
+// counted are always there.
+extern AO_t rt_own_threads;
+
 // Calls fn(arg) with the calling thread's registers on its stack and thread->sp set below them.
 void rt_with_registers_on_stack(rt_thread *self, void (*fn)(void *), void *arg);
 
@@ -262,6 +271,7 @@ void rt_fatal(const char *format, ...) __attribute__((format(printf, 1, 2), nore
 // ---- The system (os.c) ----------------------------------------------------------------------
 
 size_t os_page_bytes(void);
+unsigned os_threads(void); // of the process; UINT_MAX: not known
 uint64_t os_now_ns(void);  // CLOCK_MONOTONIC
 uint64_t os_unix_ns(void); // CLOCK_REALTIME
 uint64_t os_cpu_ns(void);  // CPU time of the process

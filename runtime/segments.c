@@ -6,12 +6,11 @@
 // does not help: dlclose unmaps an object before it takes it off the list. So after the stop we
 // look at what the loader keeps for debuggers, who face the same question: a state word that says
 // whether it is in the middle of a change, and the chain of loaded objects. If the loader is at
-// rest and the chain is the one that belonged to our list, the list is true, and stays true until
-// Otherwise the world is started for a moment and the list read again (world.c). Threads in
-// tide_blocking and threads that we do not know are not stopped and may unload a library even then:
-// all but the program's own data is read through the kernel, which tells us of a page that is gone.
-// What such threads load meanwhile cannot refer to the heap.
-//
+// rest and the chain is the one that belonged to our list, the list is true. Otherwise the world is
+// started for a moment and the list read again (world.c). Threads in tide_blocking and threads that
+// we do not know are not stopped and may unload a library even then: where there are any, all but
+// the program's own data is read through the kernel, which tells us of a page that is gone. What
+// such threads load meanwhile cannot refer to the heap.
 //
 // Thread-local variables. Those that were there at program start, and those of libraries built for
 // it, lie in one block below the thread pointer. The rest are blocks from malloc, found through the
@@ -156,7 +155,7 @@ void rt_segments_refresh(void) {
 void rt_segments_scan(rt_root_fn fn, void *arg) {
   const segment *segments = known.segments.items;
   for (size_t i = 0; i < known.segments.count; i++)
-    if (segments[i].lasting)
+    if (segments[i].lasting || rt_world_is_still())
       rt_scan(segments[i].lo, segments[i].hi, RT_ROOT_STATIC, fn, arg);
     else
       rt_scan_doubtful(segments[i].lo, segments[i].hi, RT_ROOT_STATIC, fn, arg);
@@ -219,13 +218,18 @@ static bool is_static_block(const rt_thread *thread, const dtv_entry *entry) {
 void rt_tls_scan(const rt_thread *thread, rt_root_fn fn, void *arg) {
   // A thread in tide_blocking runs on, and may be moving its DTV: for a moment.
   for (unsigned tries = 0; !rt_tls_settled(thread) && tries < 1000; tries++) os_pause(tries);
-  dtv_entry head, entry;
+  enum { AT_ONCE = 64 };
+  dtv_entry first[AT_ONCE], entry; // DTV[-1] and what follows it
   const tls_module *modules = known.modules.items;
   const char *edge = thread->thread_pointer;
-  if (!read_dtv(thread, -1, &head)) return;
+  size_t have = os_read_memory(first, dtv_of(thread) - 1, sizeof first) / sizeof *first;
+  if (!have) return;
   for (size_t i = 0; i < known.modules.count; i++) {
-    if (modules[i].id > head.counter) continue; // the thread has not used it yet
-    if (!read_dtv(thread, (ptrdiff_t)modules[i].id, &entry)) continue;
+    if (modules[i].id > first->counter) continue; // the thread has not used it yet
+    if (modules[i].id + 1 < have)
+      entry = first[modules[i].id + 1];
+    else if (!read_dtv(thread, (ptrdiff_t)modules[i].id, &entry))
+      continue;
     const char *block = entry.pointer.block;
     if (!block || block == (const char *)-1) continue;
     if (!is_static_block(thread, &entry))

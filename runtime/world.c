@@ -251,6 +251,13 @@ static void wait_for(unsigned int expected, unsigned int now) {
   }
 }
 
+AO_t rt_own_threads;
+static bool still; // under rt_world_lock
+
+bool rt_world_is_still(void) {
+  return still;
+}
+
 static void stop_once(rt_thread *self, rt_stop *stop) {
   unsigned int now = epoch + 1, expected = 0;
   stop->threads = 0;
@@ -264,6 +271,8 @@ static void stop_once(rt_thread *self, rt_stop *stop) {
     expected += ask(thread, now);
   }
   wait_for(expected, now);
+  // No thread is made now but by one that we have not stopped.
+  still = os_threads() == 1 + expected + AO_load(&rt_own_threads);
 }
 
 static void thaw(rt_thread *thread) {
