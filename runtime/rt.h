@@ -33,6 +33,15 @@
 // of a stack, a stopped thread's half-written word. Functions that do so say so with this.
 #define RT_SCANS_MEMORY __attribute__((no_sanitize("address", "thread", "undefined")))
 
+// In a loop that waits for another CPU.
+static inline void rt_relax(void) {
+#if defined __x86_64__
+  __builtin_ia32_pause();
+#elif defined __aarch64__
+  __asm__ volatile("yield");
+#endif
+}
+
 // ---- Threads --------------------------------------------------------------------------------
 
 // A thread's relation to the heap. Changed by the thread itself, and between BLOCKED and FROZEN by

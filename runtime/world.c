@@ -65,12 +65,27 @@ static signal_mask stopper_mask; // under rt_world_lock
 
 // ---- Being stopped --------------------------------------------------------------------------
 
+// A pause of a small heap is over before a thread has gone to sleep and been woken. So where every
+// thread has a CPU to itself, it first looks for a while whether the word still has the value.
+static bool may_spin; // in this stop; set before the epoch is
+
+static void spin_while(const unsigned int *word, unsigned int value) {
+  enum { MOST_NS = 100000, LOOKS = 32 };
+  for (uint64_t end = os_now_ns() + MOST_NS; os_now_ns() < end;)
+    for (int i = 0; i < LOOKS; i++) {
+      if (AO_int_load(word) != value) return;
+      rt_relax();
+    }
+}
+
 static void acknowledge_and_wait(rt_thread *self, unsigned int now) {
+  bool spin = may_spin;
   self->stopped_epoch = now;
   // Release: pairs with the acquire in rt_world_stop; sp and the stack are visible to the marker.
   AO_int_fetch_and_add_release(&acknowledged, 1);
   os_futex_wake_all(&acknowledged);
   // Acquire: pairs with the release in rt_world_start; what hooks and the collector did is visible.
+  if (spin) spin_while(&epoch, now);
   while (AO_int_load_acquire(&epoch) == now) os_futex_wait(&epoch, now);
 }
 
@@ -243,6 +258,7 @@ static void wait_for(unsigned int expected, unsigned int now) {
     // Acquire: pairs with the release in acknowledge_and_wait.
     unsigned int count = AO_int_load_acquire(&acknowledged);
     if (count == expected) return;
+    if (may_spin) spin_while(&acknowledged, count);
     bool in_time = os_futex_wait_ns(&acknowledged, count, 5000000000u);
     if (!in_time && !warned) {
       warned = true;
@@ -258,9 +274,19 @@ bool rt_world_is_still(void) {
   return still;
 }
 
+static int cpus;
+
+static bool fewer_than_cpus(const rt_thread *self) {
+  int running = 1;
+  for (const rt_thread *thread = rt_threads(); thread; thread = thread->next)
+    running += thread != self && AO_int_load(&thread->state) == RT_RUNNING;
+  return running <= cpus;
+}
+
 static void stop_once(rt_thread *self, rt_stop *stop) {
   unsigned int now = epoch + 1, expected = 0;
   stop->threads = 0;
+  may_spin = fewer_than_cpus(self);
   AO_int_store(&acknowledged, 0);
   // Release: pairs with the acquire in on_stop_signal.
   AO_int_store_release(&epoch, now);
@@ -338,6 +364,7 @@ void rt_world_unlock_for_fork(void) {
 }
 
 tide_status rt_world_init(void) {
+  cpus = os_cpus_allowed();
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_sigaction = on_stop_signal;
