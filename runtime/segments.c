@@ -8,9 +8,10 @@
 // whether it is in the middle of a change, and the chain of loaded objects. If the loader is at
 // rest and the chain is the one that belonged to our list, the list is true. Otherwise the world is
 // started for a moment and the list read again (world.c). Threads in tide_blocking and threads that
-// we do not know are not stopped and may unload a library even then: where there are any, all but
-// the program's own data is read through the kernel, which tells us of a page that is gone. What
-// such threads load meanwhile cannot refer to the heap.
+// we do not know are not stopped and may unload a library even then: where there are any, the data
+// of what can be unloaded is read through the kernel, which tells us of a page that is gone. That
+// is all but the program, this library, the C library and the loader. What such threads load
+// meanwhile cannot refer to the heap.
 //
 // Thread-local variables. Those that were there at program start, and those of libraries built for
 // it, lie in one block below the thread pointer. The rest are blocks from malloc, found through the
@@ -26,11 +27,14 @@
 #include "rt_private.h"
 
 #include <link.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 #include <string.h>
 
 typedef struct segment {
   const char *lo, *hi;
-  bool lasting; // the program's own: never unloaded
+  bool lasting; // never unloaded
 } segment;
 
 typedef struct tls_module {
@@ -81,12 +85,16 @@ static bool loader_is_watched(void) {
   return &_r_debug && _r_debug.r_version > 0;
 }
 
-static uint64_t chain_signature(void) {
+// Fixed: nobody can change the chain now. Else it is copied, as it may be freed while we look.
+static uint64_t chain_signature(bool fixed) {
   uint64_t signature = 0;
   if (!loader_is_watched()) return 0; // a static program: nothing is loaded or unloaded
-  struct link_map object;             // a copy: it may be freed while we look
+  struct link_map object;
   for (const struct link_map *next = _r_debug.r_map; next; next = object.l_next) {
-    if (os_read_memory(&object, next, sizeof object) != sizeof object) return 0;
+    if (fixed)
+      object = *next;
+    else if (os_read_memory(&object, next, sizeof object) != sizeof object)
+      return 0;
     signature = signature * 1099511628211u + (uintptr_t)next;
     signature = signature * 1099511628211u + object.l_addr;
     signature = signature * 1099511628211u + (uintptr_t)object.l_ld;
@@ -97,7 +105,7 @@ static uint64_t chain_signature(void) {
 bool rt_segments_still_true(void) {
   if (!known.read) return false;
   if (!loader_is_watched()) return true;
-  return _r_debug.r_state == RT_CONSISTENT && chain_signature() == known.chain;
+  return _r_debug.r_state == RT_CONSISTENT && chain_signature(rt_world_is_still()) == known.chain;
 }
 
 // ---- Reading the list -----------------------------------------------------------------------
@@ -118,11 +126,31 @@ static void add_writable(const struct dl_phdr_info *object, const ElfW(Phdr) * h
   if (s.lo < s.hi) list_push(&known.segments, &s);
 }
 
+static bool contains(const struct dl_phdr_info *object, const void *address) {
+  for (int i = 0; i < object->dlpi_phnum; i++) {
+    const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+    if (header->p_type == PT_LOAD &&
+        (uintptr_t)address - (object->dlpi_addr + header->p_vaddr) < header->p_memsz)
+      return true;
+  }
+  return false;
+}
+
+// This library is linked so that it is never unloaded, and so what it needs never is.
+static bool is_lasting(const struct dl_phdr_info *object) {
+  static const char of_this_library;
+  if (contains(object, &of_this_library) || contains(object, &_r_debug)) return true;
+#ifdef __GLIBC__
+  if (contains(object, gnu_get_libc_version())) return true; // a string of the C library's own
+#endif
+  return false;
+}
+
 static int read_object(struct dl_phdr_info *object, size_t size, void *first) {
   bool *is_first = first, program = *is_first; // the program itself is listed first
   if (*is_first) {
     *is_first = false;
-    uint64_t chain = chain_signature(); // it changes only under the lock that we are under
+    uint64_t chain = chain_signature(true); // it changes only under the lock that we are under
     if (known.read && object->dlpi_adds == known.adds && object->dlpi_subs == known.subs &&
         chain == known.chain)
       return 1; // nothing has changed
@@ -134,7 +162,7 @@ static int read_object(struct dl_phdr_info *object, size_t size, void *first) {
   for (int i = 0; i < object->dlpi_phnum; i++) {
     const ElfW(Phdr) *header = &object->dlpi_phdr[i];
     if (header->p_type == PT_LOAD && (header->p_flags & PF_W))
-      add_writable(object, header, program);
+      add_writable(object, header, program || is_lasting(object));
     if (header->p_type == PT_TLS && object->dlpi_tls_modid) {
       tls_module module = {object->dlpi_tls_modid, header->p_memsz};
       list_push(&known.modules, &module);
