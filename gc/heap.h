@@ -136,7 +136,8 @@ typedef struct heap {
 
   uint32_t markings; // so far; changed while the world is stopped
   AO_t absent_pages; // of all blocks
-  AO_t bytes;        // allocated: live at the last cycle, plus since, less what was freed by hand
+  AO_t bytes;        // allocated: live at the last cycle, plus since, less what was freed by hand;
+                     // threads are up to COUNT_BYTES behind
 } heap_state;
 
 extern heap_state heap;
@@ -147,6 +148,7 @@ typedef struct heap_local {
   uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]; // slots that its runs have had
   AO_t changes; // odd while next and limit of a run are being set; even and larger afterwards
   uint8_t counted[TIDE_KINDS][TIDE_SIZE_CLASSES]; // the run was claimed since the last marking
+  size_t uncounted_bytes;                         // claimed, and not yet in heap.bytes; modulo 2^64
   struct heap_local *next_free;
 } heap_local;
 

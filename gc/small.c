@@ -24,6 +24,10 @@
 // level cache, zeroed, when it is used.
 enum { RUN_BYTES = 4096 };
 
+// A thread adds what it has claimed to the heap's size in such portions: all threads share that
+// word.
+enum { COUNT_BYTES = 16384 };
+
 // Where a thread may not allocate, its cache is this one: every run is spent.
 static tide_cache spent;
 __thread tide_cache *tide_cache_current __attribute__((tls_model("initial-exec"))) =
@@ -71,6 +75,11 @@ void small_allow(rt_thread *thread, bool allowed) {
 
 static void set_bits(AO_t *bits, uint32_t from, uint32_t to, bool value);
 
+static void count_bytes(heap_local *local) {
+  AO_fetch_and_add(&heap.bytes, local->uncounted_bytes);
+  local->uncounted_bytes = 0;
+}
+
 // A run is used from its end down: what is left of it are its first slots.
 static uint32_t unused_slots(const tide_run *run) {
   return (uint32_t)((size_t)(run->next - run->limit) / run->size);
@@ -90,7 +99,7 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   set_bits(small_bits(run->block), first, first + unused, false);
   local->claimed[kind][size_class] -= unused;
   // What was claimed before the last marking is not in the heap's size (see small_show_runs).
-  if (local->counted[kind][size_class]) AO_fetch_and_add(&heap.bytes, (AO_t)0 - unused * run->size);
+  if (local->counted[kind][size_class]) local->uncounted_bytes -= unused * run->size;
   block->owner = NULL;
   block->zeroed = 0; // the slots given back may have been handed out before
   block_file(list, block);
@@ -102,6 +111,7 @@ void small_detach(rt_thread *thread, bool left_behind) {
   for (int kind = 0; kind < TIDE_KINDS; kind++)
     for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
       if (!left_behind) give_up_run(local, (tide_kind)kind, i);
+  count_bytes(local);
   rt_pinned_lock_take(&locals_lock);
   for (int kind = 0; kind < TIDE_KINDS; kind++)
     for (int i = 0; i < TIDE_SIZE_CLASSES; i++) retired.claimed[kind][i] += local->claimed[kind][i];
@@ -317,7 +327,8 @@ static bool next_run_in_block(heap_local *local, unsigned size_class, tide_kind 
   set_run(local, run, run->block, slot, count);
   local->claimed[kind][size_class] += count;
   local->counted[kind][size_class] = 1;
-  AO_fetch_and_add(&heap.bytes, bytes);
+  local->uncounted_bytes += bytes;
+  if (local->uncounted_bytes >= COUNT_BYTES) count_bytes(local);
   return true;
 }
 
@@ -393,10 +404,11 @@ void small_free(const heap_ref *ref) {
 
 // Sets or clears the allocated bits of what is left of every thread's runs.
 static void for_each_unused_run(bool show, bool sweep) {
-  for (rt_thread *thread = rt_threads(); thread; thread = thread->next)
+  for (rt_thread *thread = rt_threads(); thread; thread = thread->next) {
+    heap_local *local = heap_local_of(thread);
+    if (sweep) local->uncounted_bytes = 0; // the heap's size is what was marked
     for (int kind = 0; kind < TIDE_KINDS; kind++)
       for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
-        heap_local *local = heap_local_of(thread);
         tide_run *run = &local->cache.runs[kind][i];
         if (!run->block) continue;
         if (sweep) sweep_block(&heap.lists[kind][i], &heap.blocks[run->block]);
@@ -404,6 +416,7 @@ static void for_each_unused_run(bool show, bool sweep) {
         uint32_t first = first_slot(run);
         set_bits(small_bits(run->block), first, first + unused_slots(run), show);
       }
+  }
 }
 
 void small_hide_runs(void) {
