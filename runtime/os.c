@@ -123,7 +123,8 @@ size_t os_address_space_left(void) {
 RT_SCANS_MEMORY size_t os_read_memory(void *to, const void *address, size_t bytes) {
   struct iovec local = {to, bytes};
   struct iovec remote = {(void *)(uintptr_t)address, bytes};
-  ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+  // By this thread's id: the process's is that of the first thread, which may have ended.
+  ssize_t got = process_vm_readv((pid_t)syscall(SYS_gettid), &local, 1, &remote, 1, 0);
   if (got >= 0) return (size_t)got;
   if (errno != ENOSYS && errno != EPERM) return 0;
   // A sandbox that forbids the call: read without its protection rather than not at all.

@@ -358,6 +358,32 @@ START_TEST(many_libraries_with_thread_locals) {
 }
 END_TEST
 
+// Once the first thread has left by pthread_exit, the process's id names a thread that is gone.
+static void *hold_by_library(void *first) {
+  pthread_join(*(pthread_t *)first, NULL);
+  void *library = load(BUILD_DIR "/modules/holder.so");
+  group held[3];
+  for (int place = 0; place < 3; place++) fill_library(library, (holder_place)place, &held[place]);
+  for (int i = 0; i < 3; i++) collect_clean();
+  for (int place = 0; place < 3; place++) assert_group_lives(&held[place]);
+  exit(0);
+}
+
+static void leave_to_holder(void *arg) {
+  static pthread_t first, second;
+  first = pthread_self();
+  init_verified();
+  create(&second, hold_by_library, &first);
+  pthread_exit(NULL);
+}
+
+START_TEST(libraries_are_scanned_after_the_first_thread_has_left) {
+  child c;
+  in_child(&c, 20, leave_to_holder, NULL);
+  assert_ended_well(&c);
+}
+END_TEST
+
 // A thread in a blocking region, and one that the library has not met, are not stopped: they unload
 // libraries while the marker looks at their data.
 typedef struct unloader {
@@ -415,6 +441,7 @@ static Suite *suite(void) {
   tcase_add_test(t, libraries_come_and_go);
   tcase_add_test(t, libraries_come_and_go_in_three_threads);
   tcase_add_loop_test(t, libraries_go_in_the_middle_of_a_pause, 0, 2);
+  tcase_add_test(t, libraries_are_scanned_after_the_first_thread_has_left);
   suite_add_tcase(s, t);
   t = tcase_create("growing");
   limit_time(t, 90);
