@@ -56,7 +56,10 @@ static bool settle(const heap_ref *ref) {
   if (block->state == BLOCK_SMALL) {
     size_list *list = &heap.lists[block->kind][block->size_class];
     rt_pinned_lock_take(&list->lock);
-    sweep_block(list, block);
+    // The address may be of an object that is no more: then the block may be another class's by
+    // now.
+    if (block->state == BLOCK_SMALL && list == &heap.lists[block->kind][block->size_class])
+      sweep_block(list, block);
     rt_pinned_lock_give(&list->lock);
     return heap_ref_allocated(ref);
   }

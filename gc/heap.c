@@ -15,7 +15,7 @@ heap_state heap = {.lock = RT_PINNED_LOCK_INIT};
 
 // Reciprocals are rounded up; exact for every offset in a block: offset x (reciprocal x bytes -
 // 2^32) < 2^32, as both factors are at most 2^16 and below 2^16.
-const heap_shape heap_shapes[TIDE_SIZE_CLASSES] = {
+const heap_shape heap_shapes[TAG_CLASS + 1] = {
 #define ROW(class, bytes, below)                                                                   \
   [class] = {bytes, HEAP_BLOCK_BYTES / (bytes),                                                    \
              (uint32_t)((((uint64_t)1 << 32) + (bytes)-1) / (bytes))},

@@ -64,8 +64,8 @@ typedef struct heap_shape {
   uint32_t bytes;
   uint32_t slots;      // that fit
   uint32_t reciprocal; // ceil(2^32 / bytes)
-} heap_shape;
-extern const heap_shape heap_shapes[TIDE_SIZE_CLASSES];
+} __attribute__((aligned(16))) heap_shape;
+extern const heap_shape heap_shapes[TAG_CLASS + 1]; // all zeros behind the classes
 
 struct heap_local;
 
@@ -197,6 +197,36 @@ static inline void block_set_tag(block_index index, tide_kind kind, unsigned of_
   heap.tags[index] = (uint8_t)((unsigned)kind << TAG_KIND_SHIFT | of_class);
 }
 
+// What a word refers to, as far as marking needs to know: a slot, not necessarily an object. Its
+// allocated bit is bit % 64 of bits[0], its marked bit that of bits[1].
+typedef struct heap_slot {
+  uintptr_t start;
+  AO_t *bits;
+  uint32_t bit;
+  uint32_t tag; // of its block
+} heap_slot;
+
+// In the block of a large object, or in none: then false.
+bool heap_find_large(uintptr_t word, heap_slot *found);
+
+// The slot of a word which passes heap_holds; false when it is in none. It may be one past the last
+// slot of its block, whose allocated bit is clear.
+static inline bool heap_find_slot(uintptr_t word, heap_slot *found) {
+  uintptr_t offset = word - heap.base;
+  block_index index = (block_index)(offset >> HEAP_BLOCK_SHIFT);
+  uint32_t tag = heap.tags[index];
+  if (RT_UNLIKELY((tag & TAG_CLASS) >= TAG_LARGE)) return heap_find_large(word, found);
+  const heap_shape *shape = &heap_shapes[tag & TAG_CLASS];
+  uint32_t within = (uint32_t)offset & (HEAP_BLOCK_BYTES - 1);
+  uint32_t slot = (uint32_t)(((uint64_t)within * shape->reciprocal) >> 32);
+  found->start = word - within + (uintptr_t)slot * shape->bytes;
+  found->bits = small_bits(index) + 2 * (slot / 64);
+  found->bit = slot;
+  found->tag = tag;
+  return true;
+}
+
+// The same with all that is known of it.
 typedef struct heap_ref {
   heap_block *block;
   AO_t *bits; // the slot's pair of words
@@ -206,27 +236,17 @@ typedef struct heap_ref {
   tide_kind kind;
 } heap_ref;
 
-// In the block of a large object, or in none.
-bool heap_find_large(uintptr_t word, heap_ref *ref);
-
-// The slot that holds a word which passes heap_holds; false when it is in none. A slot is not
-// necessarily an object: see heap_ref_allocated.
+// False also behind the last slot.
 static inline bool heap_find(uintptr_t word, heap_ref *ref) {
-  size_t offset = word - heap.base;
-  block_index index = (block_index)(offset >> HEAP_BLOCK_SHIFT);
-  unsigned tag = heap.tags[index], of_class = tag & TAG_CLASS;
-  if (RT_UNLIKELY(of_class >= TAG_LARGE)) return heap_find_large(word, ref);
-  const heap_shape *shape = &heap_shapes[of_class];
-  uint32_t within = (uint32_t)offset & (HEAP_BLOCK_BYTES - 1);
-  uint32_t slot = (uint32_t)(((uint64_t)within * shape->reciprocal) >> 32);
-  if (RT_UNLIKELY(slot >= shape->slots)) return false;
-  ref->block = &heap.blocks[index];
-  ref->bits = small_bits(index) + 2 * (slot / 64);
-  ref->mask = (AO_t)1 << (slot % 64);
-  ref->start = block_address(index) + (uintptr_t)slot * shape->bytes;
-  ref->bytes = shape->bytes;
-  ref->kind = (tide_kind)(tag >> TAG_KIND_SHIFT);
-  return true;
+  heap_slot slot;
+  if (!heap_find_slot(word, &slot)) return false;
+  ref->block = &heap.blocks[(slot.start - heap.base) >> HEAP_BLOCK_SHIFT];
+  ref->bits = slot.bits;
+  ref->mask = (AO_t)1 << (slot.bit % 64);
+  ref->start = slot.start;
+  ref->bytes = ref->block->object_bytes;
+  ref->kind = (tide_kind)ref->block->kind;
+  return slot.bit < ref->block->slots;
 }
 
 static inline bool heap_ref_allocated(const heap_ref *ref) {

@@ -46,20 +46,16 @@ void large_release(heap_block *block) {
   heap_give_blocks(first, block->run, true);
 }
 
-bool heap_find_large(uintptr_t word, heap_ref *ref) {
+bool heap_find_large(uintptr_t word, heap_slot *found) {
   heap_block *block = &heap.blocks[(word - heap.base) >> HEAP_BLOCK_SHIFT];
   if (block->state == BLOCK_LARGE_REST) block = &heap.blocks[block->head];
   if (block->state != BLOCK_LARGE) return false;
-  block_index index = block_index_of(block);
-  ref->start = block_address(index);
+  found->start = block_address(block_index_of(block));
+  found->bits = block->large_bits;
+  found->bit = 0;
+  found->tag = TAG_LARGE;
   // The end itself counts (see gc.h); what lies between it and the last block's end does not.
-  if (word - ref->start > block->object_bytes) return false;
-  ref->block = block;
-  ref->bits = block->large_bits;
-  ref->mask = 1;
-  ref->bytes = block->object_bytes;
-  ref->kind = (tide_kind)block->kind;
-  return true;
+  return word - found->start <= block->object_bytes;
 }
 
 // ---- Allocation -----------------------------------------------------------------------------

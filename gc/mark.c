@@ -23,17 +23,34 @@
 
 // ---- Scanning -------------------------------------------------------------------------------
 
-RT_SCANS_MEMORY static inline void scan_words(marker *m, uintptr_t lo, uintptr_t hi) {
-  const uintptr_t base = heap.base, extent = heap.extent; // in registers, whatever is pushed
+// The stack is full and cannot grow.
+RT_COLD RT_SCANS_MEMORY static void scan_and_drop(marker *m, uintptr_t lo, uintptr_t hi) {
   for (; lo < hi; lo += sizeof(uintptr_t)) {
     uintptr_t word = *(const uintptr_t *)lo;
-    if (word - base < extent) mark_push(m, word);
+    if (heap_holds(word)) mark_push(m, word);
   }
+}
+
+// At most a piece. There is room for all of its words: each is written, and stays if it may be an
+// address.
+RT_SCANS_MEMORY static inline void scan_words(marker *m, uintptr_t lo, uintptr_t hi) {
+  const uintptr_t base = heap.base, extent = heap.extent;
+  if (RT_UNLIKELY(m->room - m->top < (hi - lo) / sizeof(uintptr_t)) && !mark_stack_grow(m)) {
+    scan_and_drop(m, lo, hi);
+    return;
+  }
+  uintptr_t *to = m->stack + m->top;
+  for (; lo < hi; lo += sizeof(uintptr_t)) {
+    uintptr_t word = *(const uintptr_t *)lo;
+    *to = word;
+    to += word - base < extent;
+  }
+  m->top = (size_t)(to - m->stack);
 }
 
 static inline void scan_range(marker *m, uintptr_t lo, uintptr_t hi) {
   uintptr_t piece = lo + MARK_PIECE_WORDS * sizeof(uintptr_t);
-  if (hi <= piece) {
+  if (RT_LIKELY(hi <= piece)) {
     scan_words(m, lo, hi);
     return;
   }
@@ -41,59 +58,73 @@ static inline void scan_range(marker *m, uintptr_t lo, uintptr_t hi) {
   scan_words(m, lo, piece);
 }
 
-// Sets the slot's marked bit; false: it was set. Another marker may be setting one in the same
-// word. No order is needed: the objects have been what they are since before the stop.
-static inline bool set_mark(const heap_ref *ref, bool shared) {
-  AO_t *marked = &ref->bits[1];
+// Sets the slot's marked bit; false: it is no object, or was marked. Another marker may be setting
+// one in the same word. No order is needed: the objects have been what they are since before the
+// stop.
+static inline bool set_mark(const heap_slot *slot, bool shared) {
+  AO_t mask = (AO_t)1 << (slot->bit % 64), *marked = &slot->bits[1];
+  AO_t old = shared ? AO_load(marked) : *marked;
+  if (!(slot->bits[0] & ~old & mask)) return false;
   if (!shared) {
-    bool was = *marked & ref->mask;
-    *marked |= ref->mask;
-    return !was;
-  }
-  for (;;) {
-    AO_t old = AO_load(marked);
-    if (old & ref->mask) return false;
-    if (AO_compare_and_swap(marked, old, old | ref->mask)) return true;
-  }
-}
-
-// A candidate out of the queue.
-static inline void visit(marker *m, const heap_ref *ref, bool shared) {
-  if (!heap_ref_allocated(ref) || !set_mark(ref, shared)) return;
-  m->live.live_bytes += ref->bytes;
-  m->live.live_objects++;
-  if (ref->kind != TIDE_LEAF) scan_range(m, ref->start, ref->start + ref->bytes);
-}
-
-// From the stack into the queue; false: the stack is empty.
-static inline bool take_one(marker *m, bool shared) {
-  if (m->top == m->bottom) return false;
-  uintptr_t word = m->stack[--m->top];
-  if (RT_UNLIKELY(word & MARK_RANGE_TAG)) {
-    uintptr_t hi = m->stack[--m->top];
-    scan_range(m, word & ~MARK_RANGE_TAG, hi);
-    if (shared) markers_consider(m);
+    *marked = old | mask;
     return true;
   }
-  heap_ref *ref = &m->queue[(m->head + m->queued) % MARK_QUEUE];
-  if (!heap_find(word, ref)) return true;
-  __builtin_prefetch(ref->bits, 1);
-  if (ref->kind != TIDE_LEAF) __builtin_prefetch((const void *)ref->start);
-  m->queued++;
+  while (!AO_compare_and_swap(marked, old, old | mask)) {
+    old = AO_load(marked);
+    if (old & mask) return false;
+  }
   return true;
 }
 
-// Until the stack and the queue are empty, or so many objects are marked in all.
+// A candidate out of the queue.
+static inline void visit(marker *m, const heap_slot *slot, bool shared) {
+  if (!set_mark(slot, shared)) return;
+  size_t bytes = heap_shapes[slot->tag & TAG_CLASS].bytes;
+  unsigned kind = slot->tag >> TAG_KIND_SHIFT;
+  if (RT_UNLIKELY(slot->tag == TAG_LARGE)) {
+    const heap_block *block = &heap.blocks[(slot->start - heap.base) >> HEAP_BLOCK_SHIFT];
+    bytes = block->object_bytes;
+    kind = block->kind;
+  }
+  m->live.live_bytes += bytes;
+  m->live.live_objects++;
+  if (kind != TIDE_LEAF) scan_range(m, slot->start, slot->start + bytes);
+}
+
+// From the stack into a place of the queue; false: the stack is empty.
+static inline bool refill(marker *m, heap_slot *place, bool shared) {
+  while (m->top != m->bottom) {
+    uintptr_t word = m->stack[--m->top];
+    if (RT_UNLIKELY(word & MARK_RANGE_TAG)) {
+      scan_range(m, word & ~MARK_RANGE_TAG, m->stack[--m->top]);
+      if (shared) markers_consider(m);
+    } else if (RT_LIKELY(heap_find_slot(word, place))) {
+      __builtin_prefetch(place->bits, 1);
+      if (place->tag >> TAG_KIND_SHIFT != TIDE_LEAF) __builtin_prefetch((void *)place->start);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Until the stack and the queue are empty, or so many objects are marked in all. The queue is a
+// ring: who has been in it for a round is visited, and the next candidate takes the place.
 static inline __attribute__((always_inline)) void drain(marker *m, bool shared, uint64_t objects) {
-  for (;;) {
-    while (m->queued < MARK_QUEUE && take_one(m, shared)) continue;
+  for (unsigned at = 0;; at = (at + 1) % MARK_QUEUE) {
+    heap_slot *place = &m->queue[at];
+    if (RT_LIKELY(place->start)) {
+      m->queued--;
+      visit(m, place, shared);
+      place->start = 0;
+      if (shared && !--m->patience) markers_consider(m);
+      if (!shared && RT_UNLIKELY(m->live.live_objects >= objects)) return;
+    }
+    if (RT_LIKELY(refill(m, place, shared))) {
+      m->queued++;
+      continue;
+    }
+    place->start = 0; // a word that was in no object may have been written there
     if (!m->queued) break;
-    heap_ref ref = m->queue[m->head];
-    m->head = (m->head + 1) % MARK_QUEUE;
-    m->queued--;
-    visit(m, &ref, shared);
-    if (shared && !--m->patience) markers_consider(m);
-    if (!shared && RT_UNLIKELY(m->live.live_objects >= objects)) return;
   }
   m->bottom = m->top = 0;
 }
@@ -261,7 +292,7 @@ void mark_all(mark_result *result) {
   marker *m = now.first;
   now.shared = false;
   now.alone = !markers_can_join() ? UINT64_MAX : rt_options.verify ? 0 : ALONE_OBJECTS;
-  m->bottom = m->top = m->queued = m->head = 0;
+  m->bottom = m->top = m->queued = 0;
   m->live = (mark_result){.markers = 1};
   m->dropped = false;
   small_hide_runs();

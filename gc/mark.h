@@ -19,8 +19,8 @@ typedef struct marker {
   uintptr_t *stack;
   size_t bottom, top, room; // in words; what is waiting lies in between
   size_t mapped_bytes;
-  heap_ref queue[MARK_QUEUE];
-  unsigned head, queued;
+  heap_slot queue[MARK_QUEUE]; // a place whose start is 0 is empty
+  unsigned queued;
   // See markers.c.
   unsigned patience; // visits until it is considered again whether others should get some work
   uint64_t considered, offered_at, rang_at; // times, and when something came of it
@@ -43,6 +43,7 @@ marker *marker_make(unsigned index); // NULL: no memory
 void marker_unmake(marker *m);
 bool mark_stack_grow(marker *m); // false: it may not, or there is no memory
 void mark_stack_shrink(marker *m);
+void mark_stack_forget_others(const marker *first); // in the child of a fork; NULL: there is none
 
 static inline void mark_push(marker *m, uintptr_t candidate) {
   if (RT_UNLIKELY(m->top == m->room) && !mark_stack_grow(m)) {

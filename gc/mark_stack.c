@@ -22,10 +22,11 @@ static void set_stack(marker *m, uintptr_t *stack, size_t bytes) {
   m->room = bytes / sizeof(uintptr_t);
 }
 
-// A bound is for all markers together.
-static bool allowed(size_t more) {
+// A bound is for all markers together, what they begin with counted. That is at most half of it, so
+// that there is something to grow into.
+static bool allowed(size_t more, size_t share) {
   size_t most = (size_t)rt_options.mark_stack_bytes;
-  return !most || AO_load(&mapped_bytes) + more <= most;
+  return !most || AO_load(&mapped_bytes) + more <= most / share;
 }
 
 static size_t marker_bytes(void) {
@@ -34,7 +35,7 @@ static size_t marker_bytes(void) {
 
 marker *marker_make(unsigned index) {
   size_t bytes = marker_bytes();
-  if (index && !allowed(bytes + FIRST_BYTES)) return NULL; // the first is always there
+  if (index && !allowed(bytes + FIRST_BYTES, 2)) return NULL; // the first is always there
   marker *m = os_map(bytes);
   uintptr_t *stack = m ? os_map(FIRST_BYTES) : NULL;
   if (!stack) {
@@ -55,8 +56,14 @@ void marker_unmake(marker *m) {
 }
 
 RT_COLD bool mark_stack_grow(marker *m) {
+  if (m->bottom >= m->room / 2) { // half of it has been given away
+    m->top -= m->bottom;
+    memmove(m->stack, m->stack + m->bottom, m->top * sizeof(uintptr_t));
+    m->bottom = 0;
+    return true;
+  }
   size_t bytes = 2 * m->mapped_bytes;
-  if (!allowed(m->mapped_bytes)) return false;
+  if (!allowed(m->mapped_bytes, 1)) return false;
   uintptr_t *stack = os_map(bytes);
   if (!stack) return false;
   m->top -= m->bottom;
@@ -75,4 +82,8 @@ void mark_stack_shrink(marker *m) {
   os_unreserve(m->stack, m->mapped_bytes);
   AO_fetch_and_add(&mapped_bytes, (AO_t)0 - (m->mapped_bytes - FIRST_BYTES));
   set_stack(m, stack, FIRST_BYTES);
+}
+
+void mark_stack_forget_others(const marker *first) {
+  AO_store(&mapped_bytes, first ? marker_bytes() + first->mapped_bytes : 0);
 }

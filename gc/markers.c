@@ -18,7 +18,8 @@
 // last one to find nothing says so.
 //
 // The threads are no threads of the heap: they are never stopped, have all signals blocked, take no
-// lock but those of this file, and see the heap only while the world is stopped. They are made
+// lock but those of this file as long as they mark, and see the heap only while the world is
+// stopped. They are made
 // while the world runs, and not at all in a program with a small heap. When the last thread leaves
 // the heap, they end: else a program whose first thread has left by pthread_exit would never.
 #define _GNU_SOURCE
@@ -231,6 +232,9 @@ static void take_part(marker *m) { // team.lock held
 
 static void *marker_main(void *argument) {
   marker *m = argument;
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, NULL);
   rt_pinned_lock_take(&team.lock);
   while (team.generation == m->generation)
     if (team.open && team.round != m->round)
@@ -243,22 +247,25 @@ static void *marker_main(void *argument) {
   return NULL;
 }
 
-// A thread of its own for the marker, with every signal blocked.
+// A thread of its own for the marker. Signals are blocked meanwhile, so that none ends up there;
+// but for the one that stops this thread, which may wait for a lock of the C library in here.
 static bool start_thread(marker *m) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
+  // Not the policy of whoever collects first, which may be to run when nobody else does.
+  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, tide_stop_signal());
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  AO_fetch_and_add1(&rt_own_threads);
   int error = pthread_create(&thread, &attributes, marker_main, m);
-  if (error) AO_fetch_and_sub1(&rt_own_threads);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   if (error) return false;
+  AO_fetch_and_add1(&rt_own_threads); // it leaves only after the last thread, not before this one
   pthread_setname_np(thread, "tide-marker");
   return true;
 }
@@ -319,5 +326,6 @@ void markers_leave(void) {
 void markers_after_fork(void) {
   team.lock = (rt_pinned_lock)RT_PINNED_LOCK_INIT;
   AO_store(&rt_own_threads, 0);
+  mark_stack_forget_others(team.markers[0]);
   forget_threads(); // they were cut off anywhere in what they did; their markers are not used again
 }

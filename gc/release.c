@@ -139,6 +139,7 @@ static void release_partial(heap_block *block) {
 }
 
 static void release_inside_blocks(rt_thread *self) {
+  if (os_page_bytes() > HEAP_PAGE_BYTES) return; // the system would take more than was meant
   for (block_index i = 1; i < heap.extent >> HEAP_BLOCK_SHIFT; i++) {
     if (heap.blocks[i].state != BLOCK_SMALL) continue;
     rt_pin(self);

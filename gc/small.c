@@ -148,6 +148,7 @@ void small_after_fork(void) {
       continue;
     block->owner = NULL;
     block->zeroed = 0;
+    block_set_tag(i, (tide_kind)block->kind, block->size_class); // it may have got no further
     block_file(&heap.lists[block->kind][block->size_class], block);
   }
 }
@@ -222,8 +223,10 @@ static void set_run(heap_local *local, tide_run *run, block_index block, uint32_
 }
 
 bool small_handed_out(const heap_ref *ref) {
-  heap_local *owner = ref->block->state == BLOCK_SMALL ? ref->block->owner : NULL;
-  if (!owner) return true;
+  // The address may be of an object that is no more, and its block on the way to a large object,
+  // whose bits lie where the owner does.
+  heap_local *owner = *(heap_local *volatile *)&ref->block->owner;
+  if (ref->block->state != BLOCK_SMALL || (uintptr_t)owner <= 1) return true;
   const tide_run *run = &owner->cache.runs[ref->block->kind][ref->block->size_class];
   for (unsigned tries = 0;; tries++) {
     AO_t changes = AO_load_acquire(&owner->changes);

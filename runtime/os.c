@@ -8,6 +8,7 @@
 #include "rt.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <limits.h>
@@ -61,6 +62,19 @@ unsigned os_threads(void) {
   struct stat tasks;
   return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2 ? (unsigned)tasks.st_nlink - 2
                                                                     : UINT_MAX;
+}
+
+bool os_thread_has_ended(pid_t tid) {
+  char path[64], stat[128];
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return errno == ENOENT && os_threads() != UINT_MAX; // there is a /proc
+  ssize_t length = read(file, stat, sizeof stat - 1);
+  close(file);
+  if (length <= 0) return errno == ESRCH;
+  stat[length] = 0;
+  const char *state = strrchr(stat, ')'); // behind the name: " S ..."
+  return state && state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X');
 }
 
 // ---- Memory ---------------------------------------------------------------------------------

@@ -187,8 +187,7 @@ void rt_world_start(rt_thread *self);
 bool rt_world_is_still(void);
 
 // Threads of the library's own, which are not registered and leave all memory but the collector's
-// alone. Changed by the client, in the thread that collects or in the one that ends: so that those
-// counted are always there.
+// alone. Counted by the client, after they have been made and before they end.
 extern AO_t rt_own_threads;
 
 // Calls fn(arg) with the calling thread's registers on its stack and thread->sp set below them.
@@ -280,11 +279,12 @@ void rt_fatal(const char *format, ...) __attribute__((format(printf, 1, 2), nore
 // ---- The system (os.c) ----------------------------------------------------------------------
 
 size_t os_page_bytes(void);
-unsigned os_threads(void); // of the process; UINT_MAX: not known
-uint64_t os_now_ns(void);  // CLOCK_MONOTONIC
-uint64_t os_unix_ns(void); // CLOCK_REALTIME
-uint64_t os_cpu_ns(void);  // CPU time of the process
-int os_cpus_allowed(void); // CPUs that the process may use, at least 1
+unsigned os_threads(void);           // of the process; UINT_MAX: not known
+bool os_thread_has_ended(pid_t tid); // one of the process's; when in doubt, false
+uint64_t os_now_ns(void);            // CLOCK_MONOTONIC
+uint64_t os_unix_ns(void);           // CLOCK_REALTIME
+uint64_t os_cpu_ns(void);            // CPU time of the process
+int os_cpus_allowed(void);           // CPUs that the process may use, at least 1
 
 // Address space without memory; NULL when refused. Sizes and addresses are multiples of a page.
 void *os_reserve(size_t bytes);

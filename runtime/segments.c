@@ -250,7 +250,11 @@ void rt_tls_scan(const rt_thread *thread, rt_root_fn fn, void *arg) {
   dtv_entry first[AT_ONCE], entry; // DTV[-1] and what follows it
   const tls_module *modules = known.modules.items;
   const char *edge = thread->thread_pointer;
-  size_t have = os_read_memory(first, dtv_of(thread) - 1, sizeof first) / sizeof *first;
+  // Not beyond the page, behind which there may be nothing.
+  const dtv_entry *dtv = dtv_of(thread) - 1;
+  size_t bytes = 4096 - ((uintptr_t)dtv & 4095);
+  if (bytes > sizeof first) bytes = sizeof first;
+  size_t have = os_read_memory(first, dtv, bytes) / sizeof *first;
   if (!have) return;
   for (size_t i = 0; i < known.modules.count; i++) {
     if (modules[i].id > first->counter) continue; // the thread has not used it yet

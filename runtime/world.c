@@ -252,18 +252,31 @@ static void name_the_late(unsigned int now) {
                 (int)thread->tid, tide_stop_signal());
 }
 
-static void wait_for(unsigned int expected, unsigned int now) {
-  bool warned = false;
-  for (;;) {
+// A thread that ended without having unregistered may be signalled for as long as it is not off the
+// kernel's list, which for the first thread is as long as the process. Returns how many there were.
+static unsigned bury_the_dead(unsigned int now) {
+  unsigned buried = 0;
+  for (rt_thread *thread = rt_threads(), *next; thread; thread = next) {
+    next = thread->next;
+    if (thread->asked_epoch != now || thread->stopped_epoch == now) continue;
+    if (!os_thread_has_ended(thread->tid)) continue;
+    rt_thread_bury(thread);
+    buried++;
+  }
+  return buried;
+}
+
+// Waits until all that are expected have acknowledged; returns how many that were.
+static unsigned wait_for(unsigned int expected, unsigned int now) {
+  enum { PATIENCE_NS = 100000000, WARN_AFTER = 50 }; // 5 s
+  for (unsigned late = 0;;) {
     // Acquire: pairs with the release in acknowledge_and_wait.
     unsigned int count = AO_int_load_acquire(&acknowledged);
-    if (count == expected) return;
+    if (count == expected) return expected;
     if (may_spin) spin_while(&acknowledged, count);
-    bool in_time = os_futex_wait_ns(&acknowledged, count, 5000000000u);
-    if (!in_time && !warned) {
-      warned = true;
-      name_the_late(now);
-    }
+    if (os_futex_wait_ns(&acknowledged, count, PATIENCE_NS)) continue;
+    expected -= bury_the_dead(now);
+    if (++late == WARN_AFTER) name_the_late(now);
   }
 }
 
@@ -296,9 +309,11 @@ static void stop_once(rt_thread *self, rt_stop *stop) {
     stop->threads++;
     expected += ask(thread, now);
   }
-  wait_for(expected, now);
-  // No thread is made now but by one that we have not stopped.
-  still = os_threads() == 1 + expected + AO_load(&rt_own_threads);
+  expected = wait_for(expected, now);
+  // No thread is made now but by one that we have not stopped. In this order: one of our own that
+  // leaves meanwhile is still in the first number.
+  unsigned threads = os_threads();
+  still = threads == 1 + expected + AO_load_acquire(&rt_own_threads);
 }
 
 static void thaw(rt_thread *thread) {
