@@ -65,7 +65,8 @@ typedef struct heap_shape {
   uint32_t slots;      // that fit
   uint32_t reciprocal; // ceil(2^32 / bytes)
 } __attribute__((aligned(16))) heap_shape;
-extern const heap_shape heap_shapes[TAG_CLASS + 1]; // all zeros behind the classes
+extern __attribute__((visibility("hidden")))
+const heap_shape heap_shapes[TAG_CLASS + 1]; // all zeros behind the classes
 
 struct heap_local;
 
@@ -140,7 +141,7 @@ typedef struct heap {
                      // threads are up to COUNT_BYTES behind
 } heap_state;
 
-extern heap_state heap;
+extern __attribute__((visibility("hidden"))) heap_state heap;
 
 // A thread's part of the heap.
 typedef struct heap_local {

@@ -40,10 +40,17 @@ RT_SCANS_MEMORY static inline void scan_words(marker *m, uintptr_t lo, uintptr_t
     return;
   }
   uintptr_t *to = m->stack + m->top;
-  for (; lo < hi; lo += sizeof(uintptr_t)) {
-    uintptr_t word = *(const uintptr_t *)lo;
-    *to = word;
-    to += word - base < extent;
+  for (; hi - lo >= 2 * sizeof(uintptr_t); lo += 2 * sizeof(uintptr_t)) { // objects are even
+    const uintptr_t *words = (const uintptr_t *)lo;
+    uintptr_t first = words[0], second = words[1];
+    *to = first;
+    to += first - base < extent;
+    *to = second;
+    to += second - base < extent;
+  }
+  if (lo < hi) {
+    *to = *(const uintptr_t *)lo;
+    to += *to - base < extent;
   }
   m->top = (size_t)(to - m->stack);
 }
@@ -110,8 +117,8 @@ static inline bool refill(marker *m, heap_slot *place, bool shared) {
 // Until the stack and the queue are empty, or so many objects are marked in all. The queue is a
 // ring: who has been in it for a round is visited, and the next candidate takes the place.
 static inline __attribute__((always_inline)) void drain(marker *m, bool shared, uint64_t objects) {
-  for (unsigned at = 0;; at = (at + 1) % MARK_QUEUE) {
-    heap_slot *place = &m->queue[at];
+  heap_slot *place = m->queue, *end = m->queue + MARK_QUEUE;
+  for (;; place = place + 1 == end ? m->queue : place + 1) {
     if (RT_LIKELY(place->start)) {
       m->queued--;
       visit(m, place, shared);
