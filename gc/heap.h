@@ -282,7 +282,7 @@ void heap_locks_give(void);
 
 // ---- huge.c, release.c: the heap's memory and the system ------------------------------------
 
-enum { HUGE_FROM_BLOCKS = 1024 }; // 64 MiB: smaller heaps have small pages
+enum { HUGE_FROM_BLOCKS = 512 }; // 32 MiB: smaller heaps have small pages
 // Asks for huge pages where that has become worth it, or the heap has grown. heap_lock held.
 void huge_consider(void);
 void huge_end(void); // asks for small ones again. heap_lock held.

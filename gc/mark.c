@@ -23,34 +23,30 @@
 
 // ---- Scanning -------------------------------------------------------------------------------
 
-// The stack is full and cannot grow.
-RT_COLD RT_SCANS_MEMORY static void scan_and_drop(marker *m, uintptr_t lo, uintptr_t hi) {
+// Word by word; also where the stack is full and cannot grow.
+RT_NOINLINE RT_SCANS_MEMORY static void push_words(marker *m, uintptr_t lo, uintptr_t hi) {
   for (; lo < hi; lo += sizeof(uintptr_t)) {
     uintptr_t word = *(const uintptr_t *)lo;
     if (heap_holds(word)) mark_push(m, word);
   }
 }
 
-// At most a piece. There is room for all of its words: each is written, and stays if it may be an
-// address.
+// At most a piece, of an even number of words, as objects have. There is room for all of them: each
+// is written, and stays if it may be an address.
 RT_SCANS_MEMORY static inline void scan_words(marker *m, uintptr_t lo, uintptr_t hi) {
   const uintptr_t base = heap.base, extent = heap.extent;
   if (RT_UNLIKELY(m->room - m->top < (hi - lo) / sizeof(uintptr_t)) && !mark_stack_grow(m)) {
-    scan_and_drop(m, lo, hi);
+    push_words(m, lo, hi);
     return;
   }
   uintptr_t *to = m->stack + m->top;
-  for (; hi - lo >= 2 * sizeof(uintptr_t); lo += 2 * sizeof(uintptr_t)) { // objects are even
+  for (; lo != hi; lo += 2 * sizeof(uintptr_t)) {
     const uintptr_t *words = (const uintptr_t *)lo;
     uintptr_t first = words[0], second = words[1];
     *to = first;
     to += first - base < extent;
     *to = second;
     to += second - base < extent;
-  }
-  if (lo < hi) {
-    *to = *(const uintptr_t *)lo;
-    to += *to - base < extent;
   }
   m->top = (size_t)(to - m->stack);
 }
@@ -83,8 +79,8 @@ static inline bool set_mark(const heap_slot *slot, bool shared) {
   return true;
 }
 
-// A candidate out of the queue.
-static inline void visit(marker *m, const heap_slot *slot, bool shared) {
+// A candidate out of the queue. Adds to what has been marked.
+static inline void visit(marker *m, const heap_slot *slot, bool shared, mark_tally *tally) {
   if (!set_mark(slot, shared)) return;
   size_t bytes = heap_shapes[slot->tag & TAG_CLASS].bytes;
   unsigned kind = slot->tag >> TAG_KIND_SHIFT;
@@ -93,8 +89,8 @@ static inline void visit(marker *m, const heap_slot *slot, bool shared) {
     bytes = block->object_bytes;
     kind = block->kind;
   }
-  m->live.live_bytes += bytes;
-  m->live.live_objects++;
+  tally->bytes += bytes;
+  tally->objects++;
   if (kind != TIDE_LEAF) scan_range(m, slot->start, slot->start + bytes);
 }
 
@@ -111,33 +107,35 @@ static inline bool refill(marker *m, heap_slot *place, bool shared) {
       return true;
     }
   }
+  place->start = 0; // also where a word that is in no object was written
   return false;
 }
 
-// Until the stack and the queue are empty, or so many objects are marked in all. The queue is a
-// ring: who has been in it for a round is visited, and the next candidate takes the place.
+// Until the stack and the queue are empty, or so many objects have been marked in this call. The
+// queue is a ring: who has been in it for a round is visited, and the next candidate takes the
+// place.
 static inline __attribute__((always_inline)) void drain(marker *m, bool shared, uint64_t objects) {
+  mark_tally tally = {0, 0};
   heap_slot *place = m->queue, *end = m->queue + MARK_QUEUE;
-  for (;; place = place + 1 == end ? m->queue : place + 1) {
+  for (unsigned empty = 0; empty < MARK_QUEUE;) {
+    empty++;
     if (RT_LIKELY(place->start)) {
-      m->queued--;
-      visit(m, place, shared);
-      place->start = 0;
+      visit(m, place, shared, &tally);
+      empty = 0;
       if (shared && !--m->patience) markers_consider(m);
-      if (!shared && RT_UNLIKELY(m->live.live_objects >= objects)) return;
     }
-    if (RT_LIKELY(refill(m, place, shared))) {
-      m->queued++;
-      continue;
-    }
-    place->start = 0; // a word that was in no object may have been written there
-    if (!m->queued) break;
+    bool filled = refill(m, place, shared);
+    if (RT_LIKELY(filled)) empty = 0;
+    place = place + 1 == end ? m->queue : place + 1;
+    if (!shared && RT_UNLIKELY(tally.objects >= objects)) break;
   }
-  m->bottom = m->top = 0;
+  m->live.live_bytes += tally.bytes;
+  m->live.live_objects += tally.objects;
 }
 
 void mark_drain_shared(marker *m) {
   drain(m, true, 0);
+  m->bottom = m->top = 0;
 }
 
 // ---- The first marker -----------------------------------------------------------------------
@@ -153,7 +151,7 @@ static struct {
 
 static RT_NOINLINE void drain_first(marker *m) {
   if (!now.shared) {
-    drain(m, false, now.alone);
+    drain(m, false, now.alone - m->live.live_objects);
     if (m->live.live_objects < now.alone) return;
     markers_open(m);
     now.shared = true;
@@ -186,9 +184,9 @@ RT_SCANS_MEMORY static void push_static(marker *m, uintptr_t lo, uintptr_t hi) {
     const uintptr_t *word = (const uintptr_t *)lo;
     if ((word[0] - base < extent) | (word[1] - base < extent) | (word[2] - base < extent) |
         (word[3] - base < extent))
-      scan_words(m, lo, lo + 4 * sizeof(uintptr_t));
+      push_words(m, lo, lo + 4 * sizeof(uintptr_t));
   }
-  scan_words(m, lo, hi);
+  push_words(m, lo, hi);
 }
 
 // In pieces, each worked off before the next, so that the stack stays small. An added range stays
@@ -201,6 +199,10 @@ static void mark_root(const void *lo, const void *hi, rt_root_source source, voi
   else
     now.global_bytes += to - from;
   if (source == RT_ROOT_ADDED) {
+    if ((to - from) / sizeof(uintptr_t) % 2) { // ranges are even
+      to -= sizeof(uintptr_t);
+      push_words(m, to, to + sizeof(uintptr_t));
+    }
     mark_push_range(m, from, to);
     drain_first(m);
     return;
@@ -299,7 +301,7 @@ void mark_all(mark_result *result) {
   marker *m = now.first;
   now.shared = false;
   now.alone = !markers_can_join() ? UINT64_MAX : rt_options.verify ? 0 : ALONE_OBJECTS;
-  m->bottom = m->top = m->queued = 0;
+  m->bottom = m->top = 0;
   m->live = (mark_result){.markers = 1};
   m->dropped = false;
   small_hide_runs();

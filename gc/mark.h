@@ -14,13 +14,16 @@ enum {
 };
 #define MARK_RANGE_TAG ((uintptr_t)1 << 63) // no address of a user's program has it
 
+typedef struct mark_tally {
+  uint64_t bytes, objects;
+} mark_tally;
+
 // Work that is waiting is words: a candidate, or two for a range, its end below its tagged start.
 typedef struct marker {
   uintptr_t *stack;
   size_t bottom, top, room; // in words; what is waiting lies in between
   size_t mapped_bytes;
   heap_slot queue[MARK_QUEUE]; // a place whose start is 0 is empty
-  unsigned queued;
   // See markers.c.
   unsigned patience; // visits until it is considered again whether others should get some work
   uint64_t considered, offered_at, rang_at; // times, and when something came of it

@@ -78,7 +78,7 @@ static bool offer_half_range(marker *m) {
   if (!is_range(bottom[1])) return false;
   uintptr_t hi = bottom[0], lo = bottom[1] & ~MARK_RANGE_TAG;
   if (hi - lo < 2 * MARK_PIECE_WORDS * sizeof(uintptr_t)) return false;
-  uintptr_t middle = lo + (hi - lo) / 2 / sizeof(uintptr_t) * sizeof(uintptr_t);
+  uintptr_t middle = lo + (hi - lo) / 4 / sizeof(uintptr_t) * 2 * sizeof(uintptr_t);
   bottom[0] = middle;
   m->shelf[0] = hi;
   m->shelf[1] = middle | MARK_RANGE_TAG;

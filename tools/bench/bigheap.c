@@ -36,7 +36,9 @@ static void shuffle(node **nodes, size_t count, uint64_t seed) {
 static void build(size_t count, uint64_t seed) {
   node **nodes = map_array(count);
   peer_automatic(false);
+  uint64_t start_ns = now_ns();
   for (size_t i = 0; i < count; i++) nodes[i] = allocate(sizeof(node));
+  report("alloc_ns", seconds_since(start_ns) * 1e9 / (double)count);
   shuffle(nodes, count, seed);
   for (size_t i = 0; i < count; i++) {
     if (2 * i + 1 < count) nodes[i]->left = nodes[2 * i + 1];

@@ -137,10 +137,12 @@ func buildBig(count uint64, seed random) {
 	percent := debug.SetGCPercent(-1)
 	nodes := make([]uintptr, count)
 	node := func(i uint64) *bigNode { return *(**bigNode)(unsafe.Pointer(&nodes[i])) }
+	start := time.Now()
 	for i := range nodes {
 		bigRoot = new(bigNode) // where others see it; else it would stay on the stack
 		nodes[i] = uintptr(unsafe.Pointer(bigRoot))
 	}
+	report("alloc_ns", secondsSince(start)*1e9/float64(count))
 	for left := count; left > 1; left-- {
 		other := seed.below(left)
 		nodes[left-1], nodes[other] = nodes[other], nodes[left-1]
