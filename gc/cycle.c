@@ -25,7 +25,12 @@
 
 const engine *gc_engine = &engine_native;
 
-static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+// One collection at a time, each in its turn: a thread that collects again and again must not keep
+// the others from allocating.
+static struct {
+  unsigned int next; // turn to be had
+  unsigned int now;  // turn that is on; waited on
+} turns;
 static AO_t started;  // collections so far
 static AO_t disabled; // depth of tide_gc_disable
 
@@ -35,7 +40,7 @@ static rt_pinned_lock pace_lock = RT_PINNED_LOCK_INIT;
 static pacer pace;
 static AO_t goal, trigger;
 
-// Under one_at_a_time.
+// Under cycle_lock.
 static tide_cycle now;
 static uint64_t recent_bytes[4]; // the heap's size when each of the last cycles started
 static struct {
@@ -165,7 +170,7 @@ static void on_marked(const engine_live *live) {
 
 // What free memory the heap may need before it is as large as in any of the last cycles, or at its
 // goal, stays. So a heap whose size goes up and down keeps its memory, and one that has dropped
-// from a peak gives it back with the fifth cycle. Under one_at_a_time, everything is swept.
+// from a peak gives it back with the fifth cycle. Under cycle_lock, everything is swept.
 static void give_memory_back(rt_thread *self) {
   if (RT_UNLIKELY(rt_options.poison)) return; // poison given back would read as zeros
   uint64_t needed = AO_load(&goal);
@@ -237,10 +242,13 @@ void cycle_collect(rt_thread *self, tide_cause cause, uint64_t seen) {
 }
 
 void cycle_lock(void) {
-  pthread_mutex_lock(&one_at_a_time);
+  unsigned int turn = AO_int_fetch_and_add1(&turns.next), on;
+  // Acquire: pairs with the release in cycle_unlock.
+  while ((on = AO_int_load_acquire(&turns.now)) != turn) os_futex_wait(&turns.now, on);
 }
 void cycle_unlock(void) {
-  pthread_mutex_unlock(&one_at_a_time);
+  AO_int_fetch_and_add1_release(&turns.now);
+  os_futex_wake_all(&turns.now);
 }
 
 // Apart, for its locals: they would be a gap in a frame that is scanned (see rt_clear_stack_below).
@@ -341,6 +349,7 @@ static void client_fork_locked(void) {
 }
 static void client_fork_unlock(bool in_child) {
   gc_engine->fork_unlock(in_child);
+  if (in_child) turns.next = turns.now + 1; // who waited for a turn is not there
   if (in_child) hooks_after_fork();
   rt_pinned_lock_give(&pace_lock);
 }

@@ -35,11 +35,11 @@ RT_NOINLINE RT_SCANS_MEMORY static void push_words(marker *m, uintptr_t lo, uint
 // is written, and stays if it may be an address.
 RT_SCANS_MEMORY static inline void scan_words(marker *m, uintptr_t lo, uintptr_t hi) {
   const uintptr_t base = heap.base, extent = heap.extent;
-  if (RT_UNLIKELY(m->room - m->top < (hi - lo) / sizeof(uintptr_t)) && !mark_stack_grow(m)) {
-    push_words(m, lo, hi);
+  uintptr_t *to = m->top;
+  if (RT_UNLIKELY((uintptr_t)m->end - (uintptr_t)to < hi - lo)) {
+    push_words(m, lo, hi); // which makes room or drops what finds none
     return;
   }
-  uintptr_t *to = m->stack + m->top;
   for (; lo != hi; lo += 2 * sizeof(uintptr_t)) {
     const uintptr_t *words = (const uintptr_t *)lo;
     uintptr_t first = words[0], second = words[1];
@@ -48,7 +48,7 @@ RT_SCANS_MEMORY static inline void scan_words(marker *m, uintptr_t lo, uintptr_t
     *to = second;
     to += second - base < extent;
   }
-  m->top = (size_t)(to - m->stack);
+  m->top = to;
 }
 
 static inline void scan_range(marker *m, uintptr_t lo, uintptr_t hi) {
@@ -97,9 +97,9 @@ static inline void visit(marker *m, const heap_slot *slot, bool shared, mark_tal
 // From the stack into a place of the queue; false: the stack is empty.
 static inline bool refill(marker *m, heap_slot *place, bool shared) {
   while (m->top != m->bottom) {
-    uintptr_t word = m->stack[--m->top];
+    uintptr_t word = *--m->top;
     if (RT_UNLIKELY(word & MARK_RANGE_TAG)) {
-      scan_range(m, word & ~MARK_RANGE_TAG, m->stack[--m->top]);
+      scan_range(m, word & ~MARK_RANGE_TAG, *--m->top);
       if (shared) markers_consider(m);
     } else if (RT_LIKELY(heap_find_slot(word, place))) {
       __builtin_prefetch(place->bits, 1);
@@ -135,7 +135,7 @@ static inline __attribute__((always_inline)) void drain(marker *m, bool shared, 
 
 void mark_drain_shared(marker *m) {
   drain(m, true, 0);
-  m->bottom = m->top = 0;
+  m->bottom = m->top = m->stack;
 }
 
 // ---- The first marker -----------------------------------------------------------------------
@@ -301,7 +301,7 @@ void mark_all(mark_result *result) {
   marker *m = now.first;
   now.shared = false;
   now.alone = !markers_can_join() ? UINT64_MAX : rt_options.verify ? 0 : ALONE_OBJECTS;
-  m->bottom = m->top = 0;
+  m->bottom = m->top = m->stack;
   m->live = (mark_result){.markers = 1};
   m->dropped = false;
   small_hide_runs();

@@ -20,8 +20,8 @@ typedef struct mark_tally {
 
 // Work that is waiting is words: a candidate, or two for a range, its end below its tagged start.
 typedef struct marker {
-  uintptr_t *stack;
-  size_t bottom, top, room; // in words; what is waiting lies in between
+  uintptr_t *bottom, *top; // what is waiting lies in between
+  uintptr_t *stack, *end;  // the memory for it
   size_t mapped_bytes;
   heap_slot queue[MARK_QUEUE]; // a place whose start is 0 is empty
   // See markers.c.
@@ -49,20 +49,20 @@ void mark_stack_shrink(marker *m);
 void mark_stack_forget_others(const marker *first); // in the child of a fork; NULL: there is none
 
 static inline void mark_push(marker *m, uintptr_t candidate) {
-  if (RT_UNLIKELY(m->top == m->room) && !mark_stack_grow(m)) {
+  if (RT_UNLIKELY(m->top == m->end) && !mark_stack_grow(m)) {
     m->dropped = true;
     return;
   }
-  m->stack[m->top++] = candidate;
+  *m->top++ = candidate;
 }
 
 static inline void mark_push_range(marker *m, uintptr_t lo, uintptr_t hi) {
-  if (RT_UNLIKELY(m->top + 2 > m->room) && !mark_stack_grow(m)) {
+  if (RT_UNLIKELY(m->end - m->top < 2) && !mark_stack_grow(m)) {
     m->dropped = true;
     return;
   }
-  m->stack[m->top++] = hi;
-  m->stack[m->top++] = lo | MARK_RANGE_TAG;
+  *m->top++ = hi;
+  *m->top++ = lo | MARK_RANGE_TAG;
 }
 
 // ---- mark.c ---------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ uint64_t mark_stack_mapped_bytes(void) {
 }
 
 static void set_stack(marker *m, uintptr_t *stack, size_t bytes) {
-  m->stack = stack;
+  m->stack = m->bottom = m->top = stack;
+  m->end = stack + bytes / sizeof(uintptr_t);
   m->mapped_bytes = bytes;
-  m->room = bytes / sizeof(uintptr_t);
 }
 
 // A bound is for all markers together, what they begin with counted. That is at most half of it, so
@@ -56,22 +56,21 @@ void marker_unmake(marker *m) {
 }
 
 RT_COLD bool mark_stack_grow(marker *m) {
-  if (m->bottom >= m->room / 2) { // half of it has been given away
-    m->top -= m->bottom;
-    memmove(m->stack, m->stack + m->bottom, m->top * sizeof(uintptr_t));
-    m->bottom = 0;
+  size_t words = (size_t)(m->top - m->bottom);
+  if (m->bottom - m->stack >= (m->end - m->stack) / 2) { // half of it has been given away
+    memmove(m->stack, m->bottom, words * sizeof(uintptr_t));
+    m->bottom = m->stack;
+    m->top = m->stack + words;
     return true;
   }
-  size_t bytes = 2 * m->mapped_bytes;
-  if (!allowed(m->mapped_bytes, 1)) return false;
-  uintptr_t *stack = os_map(bytes);
+  size_t old_bytes = m->mapped_bytes;
+  uintptr_t *stack = allowed(old_bytes, 1) ? os_map(2 * old_bytes) : NULL, *old = m->stack;
   if (!stack) return false;
-  m->top -= m->bottom;
-  memcpy(stack, m->stack + m->bottom, m->top * sizeof(uintptr_t));
-  m->bottom = 0;
-  AO_fetch_and_add(&mapped_bytes, bytes - m->mapped_bytes);
-  os_unreserve(m->stack, m->mapped_bytes);
-  set_stack(m, stack, bytes);
+  memcpy(stack, m->bottom, words * sizeof(uintptr_t));
+  set_stack(m, stack, 2 * old_bytes);
+  m->top += words;
+  AO_fetch_and_add(&mapped_bytes, old_bytes);
+  os_unreserve(old, old_bytes);
   return true;
 }
 

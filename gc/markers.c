@@ -74,7 +74,7 @@ static bool is_range(uintptr_t word) {
 
 // A range at the bottom of the stack: its second half goes on the shelf.
 static bool offer_half_range(marker *m) {
-  uintptr_t *bottom = m->stack + m->bottom;
+  uintptr_t *bottom = m->bottom;
   if (!is_range(bottom[1])) return false;
   uintptr_t hi = bottom[0], lo = bottom[1] & ~MARK_RANGE_TAG;
   if (hi - lo < 2 * MARK_PIECE_WORDS * sizeof(uintptr_t)) return false;
@@ -87,11 +87,11 @@ static bool offer_half_range(marker *m) {
 }
 
 static void offer_half_stack(marker *m) {
-  size_t words = (m->top - m->bottom) / 2;
+  size_t have = (size_t)(m->top - m->bottom), words = have / 2;
   if (words > MARK_SHELF_WORDS - 1) words = MARK_SHELF_WORDS - 1;
-  if (is_range(m->stack[m->bottom + words])) words++; // its end is the word before
-  if (words == m->top - m->bottom) return;            // nothing but a short range
-  memcpy(m->shelf, m->stack + m->bottom, words * sizeof(uintptr_t));
+  if (is_range(m->bottom[words])) words++; // its end is the word before
+  if (words == have) return;               // nothing but a short range
+  memcpy(m->shelf, m->bottom, words * sizeof(uintptr_t));
   m->bottom += words;
   AO_store(&m->shelved, words);
 }
@@ -112,7 +112,7 @@ static bool wanted(void) {
 void markers_consider(marker *m) {
   m->patience = MARK_PATIENCE;
   m->considered++;
-  size_t words = m->top - m->bottom;
+  size_t words = (size_t)(m->top - m->bottom);
   if (!AO_load(&m->shelved)) {
     if (words < 2) return;
     if (words < SHARE_WORDS && (m->considered - m->offered_at < OFFER_TIMES || !wanted())) return;
@@ -134,8 +134,8 @@ static bool take(marker *m, marker *from, bool all) {
   memcpy(m->stack, from->shelf + have - words, words * sizeof(uintptr_t));
   AO_store(&from->shelved, have - words);
   rt_pinned_lock_give(&from->lock);
-  m->bottom = 0;
-  m->top = words;
+  m->bottom = m->stack;
+  m->top = m->stack + words;
   return words;
 }
 
