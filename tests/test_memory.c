@@ -410,7 +410,7 @@ START_TEST(large_heap_has_huge_pages) {
   if (!huge_pages_are_had_by("[madvise]")) return;
   init_with(OPTIONS(o.gc_percent = 100, o.hugepages = _i));
   size_t maps = count_maps();
-  hold_many(40, MIB);
+  hold_many(20, MIB);
   ck_assert_uint_eq(huge_bytes(), 0); // not yet
   hold_many(160, MIB);
   if (_i) // but for what was there before; the system may be short of some

@@ -34,7 +34,7 @@
     "most memory that the mark stack may take; marking goes on with less by scanning the heap "    \
     "again; 0 means no bound")                                                                     \
   X(hugepages, INTEGER, "TIDE_HUGEPAGES", "", 1, 0, 1,                                             \
-    "ask the system for huge pages once the heap has 64 MiB")                                      \
+    "ask the system for huge pages once the heap has 32 MiB")                                      \
   X(gctrace, INTEGER, "TIDE_DEBUG", "gctrace", 0, 0, 1,                                            \
     "print one line on stderr for each collection")                                                \
   X(verify, INTEGER, "TIDE_DEBUG", "verify", 0, 0, 1,                                              \
