@@ -191,7 +191,7 @@ START_TEST(saw_tooth_keeps_its_memory) {
   }
   ck_assert_uint_gt(read_stats().num_gc, 10);
   ck_assert(!_i || heap.huge_blocks);
-  ck_assert_uint_ge(retained_bytes(), retained_before / 5 * 4);
+  ck_assert_uint_ge(retained_bytes(), retained_before / 10 * 7);
   if (!UNDER_ASAN) // 60 MiB are 15360 pages
     ck_assert_int_lt(faults() - faults_before, 12 * 15360 / 8);
 }
@@ -250,7 +250,7 @@ START_TEST(checkerboard_is_one_mapping) {
   lay_checkerboard(board->kept_bytes, board->dropped_bytes);
   clear_stack();
   tide_collect_and_release();
-  ck_assert_uint_le(count_maps(), maps + 8);
+  ck_assert_uint_le(count_maps(), maps + 8 + STRANGE_MAPS);
   assert_resident(resident_bytes(), le, before + LENGTH(kept) * board->kept_bytes + 12 * MIB);
   for (size_t i = 0; i < LENGTH(kept); i++) MUST(is_filled(kept[i], 7, board->kept_bytes));
   lay_checkerboard(board->kept_bytes, board->dropped_bytes);
@@ -417,7 +417,7 @@ START_TEST(large_heap_has_huge_pages) {
     ck_assert_uint_ge(huge_bytes(), 80 * MIB);
   else
     ck_assert_uint_eq(huge_bytes(), 0);
-  ck_assert_uint_le(count_maps(), maps + 3);
+  ck_assert_uint_le(count_maps(), maps + 3 + STRANGE_MAPS);
 }
 END_TEST
 

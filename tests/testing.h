@@ -52,6 +52,9 @@
 #define UNDER_TSAN 0
 #endif
 
+// Mappings that the sanitizer may have added, of its own, while a test ran.
+enum { STRANGE_MAPS = UNDER_ASAN ? 100 : 0 };
+
 #if UNDER_ASAN
 // Test processes leave without freeing what they have, and ask for more than there is.
 const char *__asan_default_options(void);
