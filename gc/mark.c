@@ -140,7 +140,7 @@ void mark_drain_shared(marker *m) {
 
 // ---- The first marker -----------------------------------------------------------------------
 
-enum { ALONE_OBJECTS = 16384 }; // marked before others are let in: a small heap is done by then
+enum { ALONE_OBJECTS = 4096 }; // marked before others are let in: a small heap is done by then
 
 static struct {
   marker *first;

@@ -157,7 +157,8 @@ static bool any_shelved(void) {
 void markers_open(marker *m) {
   rt_pinned_lock_take(&team.lock);
   m->round = ++team.round;
-  m->considered = m->offered_at = m->rang_at = 0;
+  m->considered = RING_TIMES; // the first one may ring at once
+  m->offered_at = m->rang_at = 0;
   m->patience = 1;
   AO_store(&team.members, 1);
   AO_store(&team.waiting, 0);

@@ -13,14 +13,18 @@
 
 static const struct way {
   const char *name;
+  int64_t markers;
   int64_t mark_stack_bytes;
 } ways[] = {
-    {"as it comes", 0},
-    {"64 KiB of stack", 64 << 10},
+    {"one marker", 1, 0},
+    {"two markers", 2, 0},
+    {"four markers", 4, 0},
+    {"64 KiB of stack", 1, 64 << 10},
+    {"64 KiB for each of two markers", 2, 300 << 10},
 };
 
 static tide_options options_of(const struct way *way) {
-  return OPTIONS(o.gc_percent = -1, o.verify = 1, o.poison = 1,
+  return OPTIONS(o.gc_percent = -1, o.verify = 1, o.poison = 1, o.markers = way->markers,
                  o.mark_stack_bytes = way->mark_stack_bytes);
 }
 
