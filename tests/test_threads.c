@@ -237,6 +237,34 @@ START_TEST(first_call_in_the_last_turn_of_destructors) {
 }
 END_TEST
 
+// The same in the first thread: the kernel goes on taking signals for it.
+static void *collect_after_first(void *first) {
+  pthread_join(*(pthread_t *)first, NULL);
+  for (int i = 0; i < 3; i++) {
+    use_heap();
+    tide_collect();
+  }
+  exit(0);
+}
+
+static void first_thread_calls_last(void *arg) {
+  static pthread_t first, second;
+  first = pthread_self();
+  destructor_calls = 0;
+  pthread_key_create(&late_key, late_first_call);
+  pthread_setspecific(late_key, &late_key);
+  MUST(pthread_create(&second, NULL, collect_after_first, &first) == 0);
+  pthread_exit(NULL);
+}
+
+START_TEST(first_call_in_the_last_turn_of_the_first_thread) {
+  child c;
+  in_child(&c, 10, first_thread_calls_last, NULL);
+  assert_ended_well(&c);
+  ck_assert_str_eq(c.errors, "");
+}
+END_TEST
+
 START_TEST(destructors_that_allocate) {
   check_destructors(allocating_destructor);
 }
@@ -440,6 +468,7 @@ static Suite *suite(void) {
   t = tcase_create("start and end");
   limit_time(t, 30);
   tcase_add_test(t, main_leaves_first);
+  tcase_add_test(t, first_call_in_the_last_turn_of_the_first_thread);
   tcase_add_test(t, sixteen_threads_initialise);
   tcase_add_test(t, initialised_by_another_thread);
   tcase_add_test(t, before_main_and_after_exit);
