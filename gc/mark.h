@@ -14,6 +14,7 @@ enum {
 };
 #define MARK_RANGE_TAG ((uintptr_t)1 << 63) // no address of a user's program has it
 
+// What a drain has marked, kept in registers until its end.
 typedef struct mark_tally {
   uint64_t bytes, objects;
 } mark_tally;
@@ -31,8 +32,8 @@ typedef struct marker {
   mark_result live;                         // what this marker marked
   uint64_t busy_ns, busy_since_ns;          // not the first's
   uint64_t round;                           // of the marking that it takes part in, see markers.c
-  unsigned index;
-  unsigned generation;
+  unsigned index;                           // among the team's markers; 0: whoever collects
+  unsigned generation;                      // its thread ends when the team has another
 
   // Work for whoever has none; see markers.c.
   rt_pinned_lock lock __attribute__((aligned(128)));

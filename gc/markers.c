@@ -19,9 +19,12 @@
 //
 // The threads are no threads of the heap: they are never stopped, have all signals blocked, take no
 // lock but those of this file as long as they mark, and see the heap only while the world is
-// stopped. They are made
-// while the world runs, and not at all in a program with a small heap. When the last thread leaves
-// the heap, they end: else a program whose first thread has left by pthread_exit would never.
+// stopped. They are made while the world runs, and not at all in a program with a small heap. When
+// the last thread leaves the heap, they end: else a program whose first thread has left by
+// pthread_exit would never.
+//
+// Fork: one collection at a time, so no marking is under way then. The child has none of the
+// threads; it forgets them, and their markers with whatever they were doing, and makes new ones.
 #define _GNU_SOURCE
 #include "mark.h"
 

@@ -7,10 +7,11 @@
 // forked; every other thread is gone in the middle of whatever it did. Before the fork we take
 // every lock of the library in lock order, so no shared structure is half changed. A thread may
 // still have been inside a pinned section that holds no lock: it was then changing only its own run
-// of free slots, or a processor's part of something. The child gives up the runs as they are (their
-// slots count as allocated, and the next sweep frees them) and opens the processors. The world
-// cannot be stopped across the fork instead: fork takes malloc's locks after our handler, and a
-// stopped thread may hold one.
+// of free slots, a block that it had just taken, or a processor's part of something. The child
+// gives up the runs as they are (their slots count as allocated, and the next sweep frees them),
+// puts such blocks right (small_after_fork) and opens the processors. The world cannot be stopped
+// across the fork instead: fork takes malloc's locks after our handler, and a stopped thread may
+// hold one.
 #define _GNU_SOURCE
 #include "rt.h"
 #include "rt_private.h"

@@ -6,8 +6,8 @@
 // of other keys may use the heap too, so ours asks to be called again until its last turn
 // (PTHREAD_DESTRUCTOR_ITERATIONS). Those that come after it in that turn are refused the heap: the
 // thread could not leave the registry any more. Should one end that way all the same (its first
-// call came in one of the later turns), it is taken off the registry by the next stop, which finds
-// that it cannot be signalled.
+// call came in one of the later turns), it is taken off the registry by the next stop, which cannot
+// signal it or, after a tenth of a second, asks the kernel whether it still lives (world.c).
 //
 // The registry changes only under rt_world_lock, which whoever stops the world holds: no thread
 // comes or goes while the world is stopped. A thread that starts or exits during a pause waits for
