@@ -298,7 +298,7 @@ static size_t markers_wanted(void) {
   enum { MOST_BY_ITSELF = 16 };
   size_t wanted = (size_t)rt_options.markers;
   if (wanted) return wanted;
-  wanted = (size_t)os_cpus_allowed();
+  wanted = (size_t)os_cpus_usable();
   return wanted < MOST_BY_ITSELF ? wanted : MOST_BY_ITSELF;
 }
 

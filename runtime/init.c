@@ -138,10 +138,11 @@ __attribute__((constructor)) static void install_fork_handlers(void) {
 
 static tide_status start(void) {
   started_at_ns = os_now_ns();
+  int cpus = os_cpus_usable(); // also if procs is set: the first call reads files
   tide_status status = rt_client_calls.init(&rt_options);
   if (status != TIDE_OK) return status;
   int procs = (int)rt_options.procs;
-  status = rt_procs_init(procs ? procs : os_cpus_allowed());
+  status = rt_procs_init(procs ? procs : cpus);
   if (status != TIDE_OK) return status;
   status = rt_world_init();
   if (status != TIDE_OK) return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The system: memory, time, futexes, CPUs. Every system call of the runtime and the collector that
-// is not about threads or signals is here.
+// is not about threads, signals or control groups (cgroup.c) is here.
 //
 // But for os_cpus_allowed and os_address_space_left, nothing here takes a lock of the C library or
 // calls malloc, so it may be used while the world is stopped.

@@ -5,7 +5,8 @@
 //   - the registry of threads, and stopping and restarting them (world.c);
 //   - pinned sections: steps in which the calling thread is not stopped (below);
 //   - enumeration of the roots of a stopped world (roots.c);
-//   - processors (proc.c), memory and time from the system (os.c), the options in force.
+//   - processors (proc.c), memory and time from the system (os.c), what control groups allow
+//     (cgroup.c), the options in force.
 //
 // Lock order, outermost first:
 //   the client's cycle and hook locks > rt_world_lock > proc lock > the client's heap locks.
@@ -284,7 +285,7 @@ bool os_thread_has_ended(pid_t tid); // one of the process's; when in doubt, fal
 uint64_t os_now_ns(void);            // CLOCK_MONOTONIC
 uint64_t os_unix_ns(void);           // CLOCK_REALTIME
 uint64_t os_cpu_ns(void);            // CPU time of the process
-int os_cpus_allowed(void);           // CPUs that the process may use, at least 1
+int os_cpus_allowed(void);           // CPUs that the thread may run on, at least 1
 
 // Address space without memory; NULL when refused. Sizes and addresses are multiples of a page.
 void *os_reserve(size_t bytes);
@@ -306,5 +307,16 @@ void os_futex_wake_all(unsigned int *word);
 void os_pause(unsigned tries);
 // Bytes that could be copied from address of this process, up to bytes.
 size_t os_read_memory(void *to, const void *address, size_t bytes);
+
+// ---- Control groups (cgroup.c) --------------------------------------------------------------
+//
+// What they allow the process. For initialisation: they read files through stdio. `root` is put in
+// front of every path; "" but in tests.
+
+uint64_t os_cgroup_memory_bytes(const char *root); // tightest limit; UINT64_MAX: none
+int os_cgroup_cpus(const char *root);              // of the tightest quota, rounded up; 0: none
+// CPUs that the process may use at the same time, by affinity and quota, at least 1. Looked up by
+// initialisation and the same from then on.
+int os_cpus_usable(void);
 
 #endif
