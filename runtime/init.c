@@ -159,6 +159,7 @@ static bool initialise(const tide_options *options, tide_status *status) {
   *status = TIDE_OK;
   if (!rt_initialised()) {
     *status = rt_options_resolve(options, &rt_options);
+    rt_options_settle();
     tide_status started = start();
     if (started != TIDE_OK)
       *status = started;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum form { INTEGER, PERCENT, BYTES } form;
+typedef enum form { INTEGER, PERCENT, BYTES, LIMIT } form;
 
 typedef struct option {
   const char *field;
@@ -90,21 +90,56 @@ static void say_unknown_key(text *t, const complaint *item) {
   say(t, "; ignored");
 }
 
+static bool is_size(const option *o) {
+  return o->form == BYTES || o->form == LIMIT;
+}
+static bool takes_off(const option *o) {
+  return o->form == PERCENT || o->form == LIMIT;
+}
+static bool takes_auto(const option *o) {
+  return o->form == LIMIT && o->lowest == TIDE_LIMIT_AUTO;
+}
+
+// What could be in its place, after the words that are accepted.
+static const char *accepted_kind(const option *o, bool from_program) {
+  if (from_program) return "a value";
+  return is_size(o) ? "a number with B, KiB, MiB, GiB or TiB, or of bytes," : "an integer";
+}
+
+static const char *accepted_words(const option *o, bool from_program) {
+  if (from_program) return takes_auto(o) ? "TIDE_LIMIT_AUTO or " : ""; // off is in the range
+  return takes_auto(o) ? "'off', 'auto' or " : takes_off(o) ? "'off' or " : "";
+}
+
+static void say_accepted(text *t, const option *o, bool from_program) {
+  say(t, "%s%s ", accepted_words(o, from_program), accepted_kind(o, from_program));
+  long long lowest = takes_auto(o) ? 0 : (long long)o->lowest;
+  if (o->highest == INT64_MAX)
+    say(t, "of at least %lld", lowest);
+  else
+    say(t, "from %lld to %lld", lowest, (long long)o->highest);
+}
+
+static void say_used(text *t, const option *o, tide_options *resolved) {
+  int64_t value = *field_of(resolved, o);
+  if (o->form == LIMIT && value == INT64_MAX)
+    say(t, "off");
+  else if (o->form == LIMIT && value == TIDE_LIMIT_AUTO)
+    say(t, "auto");
+  else
+    say(t, "%lld", (long long)value);
+}
+
 static void say_bad_value(text *t, const complaint *item, tide_options *resolved) {
-  static const char *const forms[] = {"an integer", "'off' or an integer",
-                                      "a number with B, KiB, MiB, GiB or TiB, or of bytes,"};
   const option *o = item->option;
   if (item->from_program)
     say(t, "option %s", o->field);
   else
     say(t, "%s%s%s", o->environment, *o->key ? " " : "", o->key);
-  say(t, "='%s' is not accepted: %s ", item->value,
-      item->from_program ? "a value" : forms[o->form]);
-  if (o->highest == INT64_MAX)
-    say(t, "of at least %lld", (long long)o->lowest);
-  else
-    say(t, "from %lld to %lld", (long long)o->lowest, (long long)o->highest);
-  say(t, "; using %lld", (long long)*field_of(resolved, o));
+  say(t, "='%s' is not accepted: ", item->value);
+  say_accepted(t, o, item->from_program);
+  say(t, "; using ");
+  say_used(t, o, resolved);
 }
 
 // ---- Parsing --------------------------------------------------------------------------------
@@ -121,17 +156,27 @@ static bool parse_bytes_suffix(const char *suffix, int *shift) {
   return false;
 }
 
+static bool parse_word(const option *o, const char *written, int64_t *value) {
+  if (takes_off(o) && !strcmp(written, "off"))
+    *value = o->form == LIMIT ? INT64_MAX : -1;
+  else if (takes_auto(o) && !strcmp(written, "auto"))
+    *value = TIDE_LIMIT_AUTO;
+  else
+    return false;
+  return true;
+}
+
 static bool parse_value(const option *o, const char *written, int64_t *value) {
-  if (o->form == PERCENT && !strcmp(written, "off")) return *value = -1, true;
-  bool negative = *written == '-' && o->form != BYTES;
+  if (parse_word(o, written, value)) return true;
+  bool negative = *written == '-' && !is_size(o);
   if (!isdigit((unsigned char)written[negative])) return false;
   char *end;
   errno = 0;
   long long number = strtoll(written, &end, 10);
   if (errno) return false;
   int shift = 0;
-  if (o->form == BYTES ? !parse_bytes_suffix(end, &shift) : *end != 0) return false;
-  if (number > INT64_MAX >> shift) return false; // of BYTES, which are not negative
+  if (is_size(o) ? !parse_bytes_suffix(end, &shift) : *end != 0) return false;
+  if (number > INT64_MAX >> shift) return false; // of a size, which is not negative
   if (o->form == PERCENT && number < -1) number = -1;
   number *= (int64_t)1 << shift;
   if (number < o->lowest || number > o->highest) return false;
@@ -219,11 +264,30 @@ tide_status rt_options_resolve(const tide_options *asked, tide_options *resolved
   return rt_error_set(TIDE_ERR_OPTION, "%s", t.chars);
 }
 
+// ---- In force -------------------------------------------------------------------------------
+
+static tide_options as_resolved; // what rt_options were before `auto` became a number
+
+int64_t rt_limit_for(uint64_t allowed_bytes) {
+  if (allowed_bytes == UINT64_MAX) return INT64_MAX;
+  uint64_t limit = allowed_bytes / 10 * 9 + allowed_bytes % 10 * 9 / 10; // the product may overflow
+  return limit < INT64_MAX ? (int64_t)limit : INT64_MAX;
+}
+
+void rt_options_settle(void) {
+  as_resolved = rt_options;
+  if (rt_options.memory_limit == TIDE_LIMIT_AUTO)
+    rt_options.memory_limit = rt_limit_for(os_cgroup_memory_bytes(""));
+}
+
 // The name of the first field that *asked sets to another value than the one in force, or NULL.
+// Where `auto` is in force, both that and the number it stands for will do.
 const char *rt_options_conflict(const tide_options *asked) {
   for (size_t i = 0; i < OPTIONS; i++) {
     int64_t value = asked_value(asked, &table[i]);
-    if (value != TIDE_UNSET && value != *field_of(&rt_options, &table[i])) return table[i].field;
+    if (value != TIDE_UNSET && value != *field_of(&rt_options, &table[i]) &&
+        value != *field_of(&as_resolved, &table[i]))
+      return table[i].field;
   }
   return NULL;
 }

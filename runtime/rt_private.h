@@ -6,6 +6,8 @@
 #include "rt.h"
 
 // options.c
+int64_t rt_limit_for(uint64_t allowed_bytes); // what `auto` stands for; UINT64_MAX: all is allowed
+void rt_options_settle(void);                 // puts numbers in place of `auto` in rt_options
 const char *rt_options_conflict(const tide_options *asked);
 
 // init.c

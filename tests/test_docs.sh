@@ -15,7 +15,7 @@ build_root=$(cd "${2:?usage: test_docs.sh SOURCE_ROOT BUILD_ROOT}" && pwd) || ex
 here=$(mktemp -d) || exit 1
 trap 'rm -rf "$here"' EXIT
 cd "$source_root" || exit 1
-unset TIDE_GCPERCENT TIDE_PROCS TIDE_MINHEAP TIDE_MARKSTACK TIDE_DEBUG
+unset "${!TIDE_@}"
 
 passed=0
 failed=0
@@ -144,16 +144,22 @@ print_options() {
 #include <string.h>
 #include <tidepool/options.h>
 
-enum form { INTEGER, PERCENT, BYTES };
+enum form { INTEGER, PERCENT, BYTES, LIMIT };
 
 static void row(const char *field, enum form form, const char *environment, const char *key,
                 int64_t standard, int64_t lowest, int64_t highest, const char *help) {
-  printf("| `%s` | `%s%s%s` | %" PRId64 " | ", field, environment, *key ? "=" : "", key, standard);
+  static const char *const forms[] = {"", ", or `off`", ", a size", ", a size, or `off`"};
+  int takes_auto = form == LIMIT && lowest == TIDE_LIMIT_AUTO;
+  printf("| `%s` | `%s%s%s` | ", field, environment, *key ? "=" : "", key);
+  if (form == LIMIT && standard == INT64_MAX)
+    printf("`off` | ");
+  else
+    printf("%" PRId64 " | ", standard);
   if (highest == INT64_MAX)
-    printf("at least %" PRId64, lowest);
+    printf("at least %" PRId64, takes_auto ? 0 : lowest);
   else
     printf("%" PRId64 " to %" PRId64, lowest, highest);
-  printf("%s | %s |\n", form == PERCENT ? ", or `off`" : form == BYTES ? ", a size" : "", help);
+  printf("%s%s | %s |\n", forms[form], takes_auto ? " or `auto`" : "", help);
 }
 
 int main(void) {

@@ -4,6 +4,7 @@
 #include "testing.h"
 
 #include "rt.h"
+#include "rt_private.h"
 
 #include <pthread.h>
 #include <regex.h>
@@ -24,6 +25,9 @@ static const option known[] = {
     ROW(procs, "TIDE_PROCS", NULL, 0, 0, 1024),
     ROW(markers, "TIDE_MARKERS", NULL, 0, 0, 64),
     ROW(min_heap_bytes, "TIDE_MINHEAP", NULL, 0, 0, INT64_MAX),
+    ROW(memory_limit, "TIDE_MEMLIMIT", NULL, INT64_MAX, -1, INT64_MAX),
+    ROW(hard_limit, "TIDE_HARDLIMIT", NULL, INT64_MAX, 0, INT64_MAX),
+    ROW(gc_interval_ms, "TIDE_GCINTERVAL", NULL, 120000, 0, INT32_MAX),
     ROW(mark_stack_bytes, "TIDE_MARKSTACK", NULL, 0, 0, INT64_MAX),
     ROW(hugepages, "TIDE_HUGEPAGES", NULL, 1, 0, 1),
     ROW(gctrace, "TIDE_DEBUG", "gctrace", 0, 0, 1),
@@ -34,6 +38,15 @@ static const option known[] = {
 
 static int64_t *field_of(tide_options *options, const option *o) {
   return (int64_t *)(void *)((char *)options + o->offset);
+}
+
+// A value as messages and the environment have it.
+static const char *written(char text[32], const option *o, int64_t value) {
+  bool limit = o->standard == INT64_MAX;
+  if (limit && value == INT64_MAX) return "off";
+  if (limit && value == TIDE_LIMIT_AUTO) return "auto";
+  snprintf(text, 32, "%lld", (long long)value);
+  return text;
 }
 
 static const option *option_named(const char *field) {
@@ -96,13 +109,12 @@ START_TEST(bounds_themselves_are_accepted_from_both) {
   const option *o = &known[_i];
   for (int highest = 0; highest < 2; highest++) {
     int64_t value = highest ? o->highest : o->lowest;
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)value);
+    char text[32];
     tide_options asked = all_unset, resolved;
     *field_of(&asked, o) = value;
     ck_assert_int_eq(rt_options_resolve(&asked, &resolved), TIDE_OK);
     ck_assert_int_eq(*field_of(&resolved, o), value);
-    set_in_environment(o, text);
+    set_in_environment(o, written(text, o, value));
     ck_assert_int_eq(rt_options_resolve(NULL, &resolved), TIDE_OK);
     ck_assert_int_eq(*field_of(&resolved, o), value);
     clear_environment();
@@ -134,6 +146,17 @@ static const struct {
     {"min_heap_bytes", "5TiB", (int64_t)5 << 40},
     {"min_heap_bytes", "8388607TiB", (int64_t)8388607 << 40},
     {"mark_stack_bytes", "64KiB", 64 << 10},
+    {"memory_limit", "off", INT64_MAX},
+    {"memory_limit", "auto", -1},
+    {"memory_limit", "0", 0},
+    {"memory_limit", "3GiB", (int64_t)3 << 30},
+    {"memory_limit", "9223372036854775807", INT64_MAX},
+    {"memory_limit", "", INT64_MAX},
+    {"hard_limit", "off", INT64_MAX},
+    {"hard_limit", "4KiB", 4 << 10},
+    {"hard_limit", "4096B", 4096},
+    {"gc_interval_ms", "0", 0},
+    {"gc_interval_ms", "500", 500},
     {"stress", "7", 7},
 };
 
@@ -190,6 +213,24 @@ static const struct {
     {"markers", "65"},
     {"markers", "-1"},
     {"mark_stack_bytes", "lots"},
+    {"mark_stack_bytes", "auto"},
+    {"memory_limit", "-1"},
+    {"memory_limit", "-2"},
+    {"memory_limit", "Auto"},
+    {"memory_limit", "automatic"},
+    {"memory_limit", "OFF"},
+    {"memory_limit", "1.5GiB"},
+    {"memory_limit", "90%"},
+    {"memory_limit", "8388608TiB"},
+    {"memory_limit", "9223372036854775808"},
+    {"hard_limit", "auto"},
+    {"hard_limit", "-1"},
+    {"hard_limit", "none"},
+    {"gc_interval_ms", "off"},
+    {"gc_interval_ms", "auto"},
+    {"gc_interval_ms", "-1"},
+    {"gc_interval_ms", "2m"},
+    {"gc_interval_ms", "2147483648"},
     {"gctrace", "2"},
     {"gctrace", "-1"},
     {"gctrace", "yes"},
@@ -218,9 +259,9 @@ START_TEST(bad_values_are_named_and_the_default_serves) {
   ck_assert_int_eq(rt_options_resolve(NULL, &resolved), TIDE_ERR_OPTION);
   ck_assert_int_eq(*field_of(&resolved, o), o->standard);
   const char *message = tide_error_message();
-  char shown[64], used[32];
+  char shown[64], used[48], text[32];
   snprintf(shown, sizeof shown, "='%s'", bad[_i].text);
-  snprintf(used, sizeof used, "using %lld", (long long)o->standard);
+  snprintf(used, sizeof used, "using %s", written(text, o, o->standard));
   assert_one_plain_line(message);
   assert_contains(message, o->variable);
   if (o->key) assert_contains(message, o->key);
@@ -243,6 +284,27 @@ START_TEST(message_says_what_is_accepted) {
   setenv("TIDE_PROCS", "x", 1);
   rt_options_resolve(NULL, &resolved);
   assert_contains(tide_error_message(), "an integer from 0 to 1024");
+  clear_environment();
+  setenv("TIDE_MEMLIMIT", "x", 1);
+  rt_options_resolve(NULL, &resolved);
+  assert_contains(tide_error_message(), "'off', 'auto' or a number with B, KiB");
+  assert_contains(tide_error_message(), "at least 0");
+  clear_environment();
+  setenv("TIDE_HARDLIMIT", "auto", 1);
+  rt_options_resolve(NULL, &resolved);
+  assert_contains(tide_error_message(), "accepted: 'off' or a number with B, KiB");
+}
+END_TEST
+
+START_TEST(message_says_which_limit_is_used) {
+  tide_options resolved;
+  setenv("TIDE_MEMLIMIT", "auto", 1);
+  ck_assert_int_eq(resolve(OPTIONS(o.memory_limit = -2), &resolved), TIDE_ERR_OPTION);
+  ck_assert_int_eq(resolved.memory_limit, TIDE_LIMIT_AUTO);
+  assert_contains(tide_error_message(), "TIDE_LIMIT_AUTO or a value of at least 0; using auto");
+  setenv("TIDE_MEMLIMIT", "1KiB", 1);
+  ck_assert_int_eq(resolve(OPTIONS(o.memory_limit = -2), &resolved), TIDE_ERR_OPTION);
+  assert_contains(tide_error_message(), "using 1024");
 }
 END_TEST
 
@@ -280,14 +342,15 @@ END_TEST
 START_TEST(bad_values_of_the_program_are_named_by_field) {
   const option *o = &known[_i];
   for (int above = 0; above < 2; above++) {
-    if (above ? o->highest == INT64_MAX : o->lowest == -1) continue; // none is, or means off
+    if (above && o->highest == INT64_MAX) continue;          // there is none
+    if (!above && o == option_named("gc_percent")) continue; // means off
     tide_options asked = all_unset, resolved;
     *field_of(&asked, o) = above ? o->highest + 1 : o->lowest - 1;
     ck_assert_int_eq(rt_options_resolve(&asked, &resolved), TIDE_ERR_OPTION);
     ck_assert_int_eq(*field_of(&resolved, o), o->standard);
-    char shown[32], used[32];
+    char shown[32], used[48], text[32];
     snprintf(shown, sizeof shown, "%lld", (long long)*field_of(&asked, o));
-    snprintf(used, sizeof used, "using %lld", (long long)o->standard);
+    snprintf(used, sizeof used, "using %s", written(text, o, o->standard));
     assert_contains(tide_error_message(), o->field);
     assert_contains(tide_error_message(), shown);
     assert_contains(tide_error_message(), used);
@@ -445,7 +508,8 @@ START_TEST(init_with_another_value_is_refused_and_changes_nothing) {
   const option *o = &known[_i];
   tide_options asked = all_unset, before, after;
   tide_options_read(&before);
-  *field_of(&asked, o) = *field_of(&before, o) + 1;
+  int64_t in_force = *field_of(&before, o);
+  *field_of(&asked, o) = in_force < INT64_MAX ? in_force + 1 : in_force - 1;
   ck_assert_int_eq(tide_init(&asked), TIDE_ERR_STATE);
   assert_contains(tide_error_message(), o->field);
   tide_options_read(&after);
@@ -458,6 +522,55 @@ START_TEST(init_may_be_repeated_with_any_negative_percent) {
   init_with(OPTIONS(o.gc_percent = -5));
   ck_assert_int_eq(init_again(OPTIONS(o.gc_percent = -1)), TIDE_OK);
   ck_assert_int_eq(init_again(OPTIONS(o.gc_percent = -5)), TIDE_OK);
+}
+END_TEST
+
+// ---- Limits that are `auto` -----------------------------------------------------------------
+
+START_TEST(auto_is_nine_tenths_of_what_is_allowed) {
+  static const struct {
+    uint64_t allowed;
+    int64_t limit;
+  } cases[] = {
+      {UINT64_MAX, INT64_MAX},
+      {0, 0},
+      {1, 0},
+      {9, 8},
+      {10, 9},
+      {19, 17},
+      {20, 18},
+      {1 << 30, 966367641},
+      {(uint64_t)1 << 62, 4150517416584649113},
+      {UINT64_MAX / 2, 8301034833169298226},
+      {UINT64_MAX - 1, INT64_MAX},
+  };
+  for (size_t i = 0; i < LENGTH(cases); i++)
+    ck_assert_int_eq(rt_limit_for(cases[i].allowed), cases[i].limit);
+}
+END_TEST
+
+START_TEST(auto_becomes_a_number_and_may_be_asked_for_again) {
+  if (_i) setenv("TIDE_MEMLIMIT", "auto", 1);
+  tide_options before, after;
+  tide_options_read(&before);
+  ck_assert_int_eq(before.memory_limit, _i ? TIDE_LIMIT_AUTO : INT64_MAX);
+  if (_i)
+    ck_assert_int_eq(tide_init(NULL), TIDE_OK);
+  else
+    init_with(OPTIONS(o.memory_limit = TIDE_LIMIT_AUTO));
+  tide_options_read(&after);
+  ck_assert_int_eq(after.memory_limit, rt_limit_for(os_cgroup_memory_bytes("")));
+  ck_assert_int_eq(init_again(OPTIONS(o.memory_limit = TIDE_LIMIT_AUTO)), TIDE_OK);
+  ck_assert_int_eq(tide_init(&after), TIDE_OK);
+  after.memory_limit--;
+  ck_assert_int_eq(tide_init(&after), TIDE_ERR_STATE);
+  assert_contains(tide_error_message(), "memory_limit");
+}
+END_TEST
+
+START_TEST(auto_is_not_the_number_that_was_asked_for) {
+  init_with(OPTIONS(o.memory_limit = rt_limit_for(os_cgroup_memory_bytes(""))));
+  ck_assert_int_eq(init_again(OPTIONS(o.memory_limit = TIDE_LIMIT_AUTO)), TIDE_ERR_STATE);
 }
 END_TEST
 
@@ -738,6 +851,7 @@ int main(void) {
   tcase_add_loop_test(values, good_values_of_the_environment, 0, LENGTH(good));
   tcase_add_loop_test(values, bad_values_are_named_and_the_default_serves, 0, LENGTH(bad));
   tcase_add_test(values, message_says_what_is_accepted);
+  tcase_add_test(values, message_says_which_limit_is_used);
   tcase_add_loop_test(values, hostile_values_are_tamed_in_the_message, 0, 3);
   tcase_add_loop_test(values, bad_values_of_the_program_are_named_by_field, 0, LENGTH(known));
   tcase_add_test(values, bad_value_of_the_program_falls_back_to_the_environment);
@@ -756,6 +870,9 @@ int main(void) {
   tcase_add_loop_test(init, init_with_another_value_is_refused_and_changes_nothing, 0,
                       LENGTH(known));
   tcase_add_test(init, init_may_be_repeated_with_any_negative_percent);
+  tcase_add_test(init, auto_is_nine_tenths_of_what_is_allowed);
+  tcase_add_loop_test(init, auto_becomes_a_number_and_may_be_asked_for_again, 0, 2);
+  tcase_add_test(init, auto_is_not_the_number_that_was_asked_for);
   tcase_add_test(init, init_after_the_first_allocation_is_a_repeated_one);
   tcase_add_test(init, init_with_a_bad_option_runs_with_the_default);
   tcase_add_test(init, init_says_nothing_on_stderr);

@@ -12,9 +12,13 @@
 // Marks a field that the program leaves to the environment and the defaults.
 #define TIDE_UNSET INT64_MIN
 
+// A limit that is taken from the process's control groups. INT64_MAX is none.
+#define TIDE_LIMIT_AUTO (-1)
+
 // X(field, form, environment, key, default, lowest, highest, help)
 // form is how the value is written in the environment: an INTEGER, a PERCENT (an integer or `off`;
-// every negative number is -1), or BYTES (a number with optional B, KiB, MiB, GiB or TiB).
+// every negative number is -1), BYTES (a number with optional B, KiB, MiB, GiB or TiB), or a LIMIT
+// (as BYTES, or `off`, which is INT64_MAX, or where lowest is TIDE_LIMIT_AUTO also `auto`).
 // environment is the variable's name. Where key is not "", the variable is TIDE_DEBUG and key the
 // name inside its comma-separated list.
 #define TIDE_OPTION_TABLE(X)                                                                       \
@@ -30,6 +34,15 @@
     "have one; 0 means the CPUs that the process may use, at most 16")                             \
   X(min_heap_bytes, BYTES, "TIDE_MINHEAP", "", 0, 0, INT64_MAX,                                    \
     "heap size below which the heap's growth starts no collection; 0 means 4 MiB x percent / 100") \
+  X(memory_limit, LIMIT, "TIDE_MEMLIMIT", "", INT64_MAX, TIDE_LIMIT_AUTO, INT64_MAX,               \
+    "soft limit on everything the library has mapped plus external bytes; `off` means none; "      \
+    "`auto` takes nine tenths of the tightest memory limit of the process's control groups, none " \
+    "if there is none")                                                                            \
+  X(hard_limit, LIMIT, "TIDE_HARDLIMIT", "", INT64_MAX, 0, INT64_MAX,                              \
+    "memory, counted the same way, above which allocation fails; `off` means none")                \
+  X(gc_interval_ms, INTEGER, "TIDE_GCINTERVAL", "", 120000, 0, INT32_MAX,                          \
+    "longest time in milliseconds without a collection before one is made, once there has been "   \
+    "one; 0 means never for this reason")                                                          \
   X(mark_stack_bytes, BYTES, "TIDE_MARKSTACK", "", 0, 0, INT64_MAX,                                \
     "most memory that the mark stack may take; marking goes on with less by scanning the heap "    \
     "again; 0 means no bound")                                                                     \
