@@ -8,6 +8,7 @@
 #include "cycle.h"
 #include "engine.h"
 #include "hooks.h"
+#include "limit.h"
 
 #include <string.h>
 
@@ -41,18 +42,23 @@ static void *allocate(const char *what, size_t size, size_t alignment, tide_kind
     return NULL;
   }
   if (size > gc_engine->largest()) return ask_oom_handler(size);
-  tide_cause cause;
-  if (cycle_due(self, &cause)) cycle_collect(self, cause, 0);
+  bool limited = RT_UNLIKELY(limit_matters());
+  if (limited) limit_before(self, size);
+  cycle_reason reason;
+  if (cycle_due(self, size, &reason)) cycle_collect(self, &reason);
   uint64_t seen = tide_gc_cycle();
   void *object = gc_engine->alloc(self, size, alignment, kind);
   if (RT_LIKELY(object)) {
     // Often enough to come from every depth of a recursion between two collections.
     if (++self->slow_allocations % 16 == 0) rt_clear_stack_below(self);
+    if (limited) limit_note();
     return object;
   }
   if (!cycle_disabled()) {
-    cycle_collect(self, TIDE_CAUSE_MEMORY, seen);
+    reason = (cycle_reason){TIDE_CAUSE_MEMORY, size, seen};
+    cycle_collect(self, &reason);
     gc_engine->finish_sweep(self);
+    if (limited) limit_before(self, size); // free memory makes place for other free memory
     object = gc_engine->alloc(self, size, alignment, kind);
   }
   return object ? object : ask_oom_handler(size);
@@ -113,8 +119,9 @@ void *tide_realloc(void *object, size_t size) {
     rt_report("%s", tide_error_message());
     return NULL;
   }
-  tide_cause cause;
-  if (size > old.size && cycle_due(self, &cause)) cycle_collect(self, cause, 0);
+  cycle_reason reason;
+  if (size > old.size && RT_UNLIKELY(limit_matters())) limit_before(self, size - old.size);
+  if (size > old.size && cycle_due(self, size - old.size, &reason)) cycle_collect(self, &reason);
   if (gc_engine->resize(self, object, size)) return object;
   void *moved = tide_alloc_kind(old.kind, size);
   if (!moved) return NULL;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A collection, from its cause to the next goal. Start reading here.
 //
-//   cycle_due        on the slow path of an allocation: has the heap reached its goal?
+//   cycle_due        on the slow path of an allocation: has the heap reached its goal, or memory
+//   its
+//                    limit? (pace.c)
 //   cycle_collect    one thread at a time:
 //     sweeping       what is left from the cycle before, while the world still runs; free memory
 //                    that will not be needed soon goes back to the system (release.c)
@@ -18,8 +20,10 @@
 // keeps to the rules of a stopped world: no lock but pinned ones, no malloc, no stdio.
 #include "cycle.h"
 #include "engine.h"
+#include "external.h"
 #include "hooks.h"
-#include "pacer.h"
+#include "limit.h"
+#include "pace.h"
 
 #include <string.h>
 
@@ -34,73 +38,38 @@ static struct {
 static AO_t started;  // collections so far
 static AO_t disabled; // depth of tide_gc_disable
 
-// The pacer's numbers, and the goal that follows from them. Pinned, as they change while the world
-// is stopped; allocation reads the trigger without the lock.
-static rt_pinned_lock pace_lock = RT_PINNED_LOCK_INIT;
-static pacer pace;
-static AO_t goal, trigger;
-
 // Under cycle_lock.
 static tide_cycle now;
 static uint64_t recent_bytes[4]; // the heap's size when each of the last cycles started
+
+// Changed under cycle_lock, between two steps of `changes`, which is odd meanwhile: so it can be
+// read without the lock (history_read).
 static struct {
-  uint64_t forced, cpu_ns, pause_total_ns, last_end_unix_ns;
-  uint64_t pause_ns[TIDE_PAUSE_HISTORY], pause_end_ns[TIDE_PAUSE_HISTORY];
+  AO_t changes;
+  struct history {
+    uint64_t cycles, forced, limited, cpu_ns, pause_total_ns, last_end_unix_ns;
+    uint64_t pause_ns[TIDE_PAUSE_HISTORY], pause_end_ns[TIDE_PAUSE_HISTORY];
+  } data;
 } history;
 
 // In a TIDE_CYCLE_END hook: its allocations start no collection, which would run the hook again.
 static __thread bool in_end_hooks __attribute__((tls_model("initial-exec")));
 
-// ---- Pace -----------------------------------------------------------------------------------
-
-static void pace_update(void) { // pace_lock held
-  AO_store(&goal, pacer_goal(&pace));
-  AO_store(&trigger, pacer_trigger(&pace));
-}
+// ---- When -----------------------------------------------------------------------------------
 
 bool cycle_disabled(void) {
   return AO_load(&disabled);
 }
 
-static bool goal_reached(void) {
-  return gc_engine->bytes() >= AO_load(&trigger);
-}
-
-bool cycle_due(rt_thread *self, tide_cause *cause) {
+bool cycle_due(rt_thread *self, size_t request, cycle_reason *reason) {
   if (RT_UNLIKELY(in_end_hooks || cycle_disabled())) return false;
+  *reason = (cycle_reason){.request = request, .seen = AO_load(&started)};
   if (RT_UNLIKELY(rt_options.stress)) {
     static __thread uint64_t allocations __attribute__((tls_model("initial-exec")));
-    *cause = TIDE_CAUSE_STRESS;
+    reason->cause = TIDE_CAUSE_STRESS;
     if (++allocations % (uint64_t)rt_options.stress == 0) return true;
   }
-  *cause = TIDE_CAUSE_GOAL;
-  return goal_reached();
-}
-
-int tide_gc_percent_set(int percent) {
-  rt_thread *self = rt_enter("tide_gc_percent_set");
-  if (!self) return 0;
-  rt_pin(self);
-  rt_pinned_lock_take(&pace_lock);
-  int old = pace.percent;
-  pace.percent = percent < 0 ? -1 : percent;
-  pace_update();
-  rt_pinned_lock_give(&pace_lock);
-  rt_unpin(self);
-  return old;
-}
-
-size_t tide_min_heap_set(size_t bytes) {
-  rt_thread *self = rt_enter("tide_min_heap_set");
-  if (!self) return 0;
-  rt_pin(self);
-  rt_pinned_lock_take(&pace_lock);
-  size_t old = pace.min_heap_bytes;
-  pace.min_heap_bytes = bytes;
-  pace_update();
-  rt_pinned_lock_give(&pace_lock);
-  rt_unpin(self);
-  return old;
+  return pace_due(self, request, &reason->cause);
 }
 
 void tide_gc_disable(void) {
@@ -144,6 +113,7 @@ static void on_stopped(const rt_stop *stop) {
   now.stopped_at_ns = stage_began_ns = stop->stopped_at_ns;
   now.threads_stopped = stop->threads;
   now.heap_start_bytes = gc_engine->bytes();
+  now.external_bytes = external_bytes();
   run_stopped_hooks(TIDE_STW_START);
   now.hooks_ns = stage_ns();
 }
@@ -157,13 +127,8 @@ static void on_marked(const engine_live *live) {
   now.markers = live->markers;
   now.mark_cpu_ns = now.mark_ns + live->others_ns;
   run_stopped_hooks(TIDE_MARK_DONE);
-  rt_pinned_lock_take(&pace_lock); // free: no thread was stopped in a pinned section
-  pace.live_bytes = live->live_bytes;
-  pace.stack_bytes = live->stack_bytes;
-  pace.global_bytes = live->global_bytes;
-  pace_update();
-  now.next_goal_bytes = AO_load(&goal);
-  rt_pinned_lock_give(&pace_lock);
+  now.next_goal_bytes = pace_marked(live);
+  limit_collected(now.start_at_ns, os_now_ns());
 }
 
 // ---- Memory given back ----------------------------------------------------------------------
@@ -173,48 +138,86 @@ static void on_marked(const engine_live *live) {
 // from a peak gives it back with the fifth cycle. Under cycle_lock, everything is swept.
 static void give_memory_back(rt_thread *self) {
   if (RT_UNLIKELY(rt_options.poison)) return; // poison given back would read as zeros
-  uint64_t needed = AO_load(&goal);
+  uint64_t needed = pace_goal();
   if (needed == PACER_NO_GOAL) needed = 0;
   for (size_t i = 0; i < sizeof recent_bytes / sizeof *recent_bytes; i++)
     if (recent_bytes[i] > needed) needed = recent_bytes[i];
-  gc_engine->release(self, pacer_keep(needed, gc_engine->bytes()));
+  size_t keep = pace_keep_bytes(needed, 0);
+  gc_engine->release(self, keep ? keep : 1, false);
 }
 
 // ---- The whole ------------------------------------------------------------------------------
 
 static void remember(void) {
-  uint64_t number = now.number, unix_ns = os_unix_ns();
-  size_t at = (number + TIDE_PAUSE_HISTORY - 1) % TIDE_PAUSE_HISTORY;
-  history.pause_ns[at] = now.pause_ns;
-  history.pause_end_ns[at] = history.last_end_unix_ns = unix_ns;
-  history.pause_total_ns += now.pause_ns;
-  history.cpu_ns += now.pause_ns + now.mark_cpu_ns - now.mark_ns + now.sweep_ns;
-  history.forced += now.cause == TIDE_CAUSE_FORCED;
+  struct history *h = &history.data;
+  uint64_t unix_ns = os_unix_ns();
+  size_t at = h->cycles % TIDE_PAUSE_HISTORY;
+  AO_fetch_and_add1(&history.changes);
+  AO_nop_full(); // odd, before any part of the change is seen; pairs with the reads in history_read
+  h->cycles++;
+  h->pause_ns[at] = now.pause_ns;
+  h->pause_end_ns[at] = h->last_end_unix_ns = unix_ns;
+  h->pause_total_ns += now.pause_ns;
+  h->cpu_ns += now.pause_ns + now.mark_cpu_ns - now.mark_ns + now.sweep_ns;
+  h->forced += now.cause == TIDE_CAUSE_FORCED;
+  h->limited += now.cause == TIDE_CAUSE_LIMIT;
+  AO_store_release(&history.changes, AO_load(&history.changes) + 1);
 }
 
-static bool cause_is_gone(tide_cause cause, uint64_t seen) {
-  if (cause == TIDE_CAUSE_GOAL) return !goal_reached();
-  return cause == TIDE_CAUSE_MEMORY && AO_load(&started) > seen;
+static void history_read(struct history *copy) {
+  for (unsigned tries = 0;; tries++) {
+    AO_t changes = AO_load_acquire(&history.changes);
+    memcpy(copy, &history.data, sizeof *copy);
+    AO_nop_read(); // the copy is complete, before the second look
+    if (changes % 2 == 0 && AO_load(&history.changes) == changes) return;
+    os_pause(tries);
+  }
+}
+
+static bool cause_is_gone(rt_thread *self, const cycle_reason *reason) {
+  switch (reason->cause) {
+  case TIDE_CAUSE_GOAL:
+    return !pace_goal_reached();
+  case TIDE_CAUSE_LIMIT: // sweeping alone may do
+    gc_engine->finish_sweep(self);
+    return !pace_limit_reached(reason->request) || !limit_allows(self);
+  case TIDE_CAUSE_MEMORY:
+  case TIDE_CAUSE_TIME:
+    return AO_load(&started) > reason->seen;
+  default:
+    return false;
+  }
+}
+
+static void begin_cycle(tide_cause cause, uint64_t began_ns) {
+  pacer_memory m;
+  pace_memory(&m);
+  now = (tide_cycle){.number = AO_fetch_and_add1(&started) + 1,
+                     .cause = cause,
+                     .goal_bytes = pace_goal(),
+                     .total_bytes = m.used_bytes + m.free_bytes,
+                     .limit_bytes = limit_told(pace_soft_limit()),
+                     .limiter_active = limit_active(),
+                     .start_at_ns = began_ns};
 }
 
 static void collect_locked(rt_thread *self, tide_cause cause) {
   static const engine_calls calls = {on_stopped, on_marked};
-  uint64_t began = os_now_ns();
-  now = (tide_cycle){.number = AO_fetch_and_add1(&started) + 1,
-                     .cause = cause,
-                     .goal_bytes = AO_load(&goal),
-                     .start_at_ns = began};
+  uint64_t began_ns = os_now_ns();
+  begin_cycle(cause, began_ns);
+  limit_note();
   gc_engine->finish_sweep(self);
   recent_bytes[now.number % (sizeof recent_bytes / sizeof *recent_bytes)] = gc_engine->bytes();
   give_memory_back(self);
-  now.sweep_ns = os_now_ns() - began;
+  now.sweep_ns = os_now_ns() - began_ns;
   hooks_lock();
   gc_engine->collect(self, &calls);
   hooks_unlock();
   now.end_ns = stage_ns();
   now.pause_ns = stage_began_ns - now.stopped_at_ns + now.stop_ns;
   remember();
-  if (rt_options.gctrace) gctrace_print(&now, os_now_ns() - rt_started_at_ns(), history.cpu_ns);
+  if (rt_options.gctrace)
+    gctrace_print(&now, os_now_ns() - rt_started_at_ns(), history.data.cpu_ns, AO_load(&disabled));
 }
 
 static void run_end_hooks(const tide_cycle *done) {
@@ -224,20 +227,20 @@ static void run_end_hooks(const tide_cycle *done) {
   in_end_hooks = false;
 }
 
-static RT_NOINLINE void collect(rt_thread *self, tide_cause cause, uint64_t seen) {
+static RT_NOINLINE void collect(rt_thread *self, const cycle_reason *reason) {
   int cancellable = rt_cancel_disable();
   cycle_lock();
-  bool due = !cause_is_gone(cause, seen);
-  if (due) collect_locked(self, cause);
+  bool due = !cause_is_gone(self, reason);
+  if (due) collect_locked(self, reason->cause);
   tide_cycle done = now;
   cycle_unlock();
   if (due) run_end_hooks(&done);
   rt_cancel_restore(cancellable);
 }
 
-void cycle_collect(rt_thread *self, tide_cause cause, uint64_t seen) {
+void cycle_collect(rt_thread *self, const cycle_reason *reason) {
   rt_clear_stack_below(self); // our own frames come to lie there, and are scanned with their gaps
-  collect(self, cause, seen);
+  collect(self, reason);
   AO_compiler_barrier(); // no tail call: the frame stays
 }
 
@@ -261,19 +264,21 @@ static RT_NOINLINE void after_forced(rt_thread *self) {
   rt_cancel_restore(cancellable);
 }
 
+static const cycle_reason forced = {.cause = TIDE_CAUSE_FORCED};
+
 void tide_collect(void) {
   rt_thread *self = rt_enter("tide_collect");
   if (!self) return;
-  cycle_collect(self, TIDE_CAUSE_FORCED, 0);
+  cycle_collect(self, &forced);
   after_forced(self);
 }
 
 void tide_collect_and_release(void) {
   rt_thread *self = rt_enter("tide_collect_and_release");
   if (!self) return;
-  cycle_collect(self, TIDE_CAUSE_FORCED, 0);
+  cycle_collect(self, &forced);
   gc_engine->finish_sweep(self);
-  gc_engine->release(self, 0);
+  gc_engine->release(self, 0, true);
 }
 
 uint64_t tide_gc_cycle(void) {
@@ -284,6 +289,10 @@ const char *tide_cause_string(tide_cause cause) {
   switch (cause) {
   case TIDE_CAUSE_GOAL:
     return "goal";
+  case TIDE_CAUSE_LIMIT:
+    return "limit";
+  case TIDE_CAUSE_TIME:
+    return "time";
   case TIDE_CAUSE_FORCED:
     return "forced";
   case TIDE_CAUSE_MEMORY:
@@ -307,25 +316,25 @@ void tide_heap_walk(bool (*fn)(const tide_object *object, void *arg), void *arg)
 }
 
 void cycle_stats(tide_memstats *s) {
-  s->next_gc = AO_load(&goal);
-  s->last_gc_ns = history.last_end_unix_ns;
-  s->pause_total_ns = history.pause_total_ns;
-  memcpy(s->pause_ns, history.pause_ns, sizeof s->pause_ns);
-  memcpy(s->pause_end_ns, history.pause_end_ns, sizeof s->pause_end_ns);
-  s->num_gc = AO_load(&started);
-  s->num_forced_gc = history.forced;
-  double available_ns = (double)(os_now_ns() - rt_started_at_ns()) * os_cpus_allowed();
-  s->gc_cpu_fraction = available_ns > 0 ? (double)history.cpu_ns / available_ns : 0;
-  s->gc_percent = pace.percent;
+  struct history h;
+  history_read(&h);
+  s->last_gc_ns = h.last_end_unix_ns;
+  s->pause_total_ns = h.pause_total_ns;
+  memcpy(s->pause_ns, h.pause_ns, sizeof s->pause_ns);
+  memcpy(s->pause_end_ns, h.pause_end_ns, sizeof s->pause_end_ns);
+  s->num_gc = h.cycles;
+  s->num_forced_gc = h.forced;
+  s->num_limit_gc = h.limited;
+  double available_ns = (double)(os_now_ns() - rt_started_at_ns()) * rt_cpus();
+  s->gc_cpu_fraction = available_ns > 0 ? (double)h.cpu_ns / available_ns : 0;
   s->disable_depth = AO_load(&disabled);
 }
 
 // ---- The runtime's client -------------------------------------------------------------------
 
 static tide_status client_init(const tide_options *options) {
-  pace.percent = (int)options->gc_percent;
-  pace.min_heap_bytes = (uint64_t)options->min_heap_bytes;
-  pace_update();
+  pace_init(options);
+  limit_init(options);
   return gc_engine->init();
 }
 
@@ -344,14 +353,17 @@ static void client_fork_prepare(void) {
   hooks_lock();
 }
 static void client_fork_locked(void) {
-  rt_pinned_lock_take(&pace_lock);
+  pace_lock_take();
+  limit_lock_take();
   gc_engine->fork_locked();
 }
 static void client_fork_unlock(bool in_child) {
   gc_engine->fork_unlock(in_child);
   if (in_child) turns.next = turns.now + 1; // who waited for a turn is not there
   if (in_child) hooks_after_fork();
-  rt_pinned_lock_give(&pace_lock);
+  if (in_child) limit_after_fork();
+  limit_lock_give();
+  pace_lock_give();
 }
 static void client_fork_done(void) {
   hooks_unlock();

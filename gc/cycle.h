@@ -5,13 +5,17 @@
 #include "rt.h"
 #include <tidepool/gc.h>
 
-// Whether a collection is due at this allocation, and why.
-bool cycle_due(rt_thread *self, tide_cause *cause);
+typedef struct cycle_reason {
+  tide_cause cause;
+  size_t request; // bytes that are going to be taken
+  uint64_t seen;  // collections that had started when the cause was found
+} cycle_reason;
 
-// Collects, unless the cause is gone once it is this thread's turn: for TIDE_CAUSE_GOAL when
-// another thread has collected meanwhile, for TIDE_CAUSE_MEMORY when more than `seen` collections
-// have started.
-void cycle_collect(rt_thread *self, tide_cause cause, uint64_t seen);
+// Whether a collection is due before `request` bytes more are taken, and why.
+bool cycle_due(rt_thread *self, size_t request, cycle_reason *reason);
+
+// Collects, unless the reason is gone once it is this thread's turn.
+void cycle_collect(rt_thread *self, const cycle_reason *reason);
 
 // Holds off collections, for who looks at the heap.
 void cycle_lock(void);
@@ -22,6 +26,8 @@ void cycle_stats(tide_memstats *stats); // its own fields
 
 // gctrace.c
 // elapsed_ns and gc_cpu_ns: since the start of the program, and of it spent collecting.
-void gctrace_print(const tide_cycle *cycle, uint64_t elapsed_ns, uint64_t gc_cpu_ns);
+// disable_depth: as in tide_memstats.
+void gctrace_print(const tide_cycle *cycle, uint64_t elapsed_ns, uint64_t gc_cpu_ns,
+                   uint64_t disable_depth);
 
 #endif

@@ -21,6 +21,12 @@ typedef struct engine_live {
   uint64_t markers, others_ns; // as in tide_cycle.markers; that all but the first were busy
 } engine_live;
 
+// What the engine has mapped and not given back to the system.
+typedef struct engine_memory {
+  uint64_t used_bytes; // all but
+  uint64_t free_bytes; // free memory of the heap
+} engine_memory;
+
 // The cycle's part of a collection: called with the world stopped, on the collecting thread.
 typedef struct engine_calls {
   void (*stopped)(const rt_stop *stop);    // nothing is marked yet
@@ -49,11 +55,12 @@ typedef struct engine {
   // Marks from the roots, with the world stopped, and frees what is not marked at once or later.
   void (*collect)(rt_thread *self, const engine_calls *calls);
   void (*finish_sweep)(rt_thread *self);
+  void (*memory)(engine_memory *memory); // by any thread, also pinned or with the world stopped
   // Gives free memory back to the system but for keep_bytes of it; 0: all that it can. After
-  // finish_sweep.
-  void (*release)(rt_thread *self, size_t keep_bytes);
+  // finish_sweep. Where not exactly, more may stay if that makes the heap faster.
+  void (*release)(rt_thread *self, size_t keep_bytes, bool exactly);
   void (*walk)(rt_thread *self, bool (*fn)(const tide_object *, void *), void *arg);
-  void (*stats)(rt_thread *self, tide_memstats *stats); // the heap's fields
+  void (*stats)(rt_thread *self, tide_memstats *stats); // the heap's fields; no lock
 } engine;
 
 extern const engine engine_native;

@@ -190,51 +190,55 @@ static void native_walk(rt_thread *self, bool (*fn)(const tide_object *, void *)
 
 // ---- Statistics -----------------------------------------------------------------------------
 
-// Much of the table and the bits is made usable in advance, or belongs to large objects, which need
-// little of it: what counts is what has been touched.
-static size_t tables_bytes(void) {
-  return os_resident_bytes(heap.blocks, heap.committed_blocks * sizeof(heap_block)) +
-         os_resident_bytes(heap.bits, heap.committed_blocks * HEAP_BIT_WORDS * sizeof(AO_t));
+// Frees are read before allocations, so that no more of the former are seen.
+static void small_stats(tide_memstats *s) {
+  uint64_t frees[TIDE_SIZE_CLASSES], claimed[TIDE_SIZE_CLASSES] = {0};
+  for (int i = 0; i < TIDE_SIZE_CLASSES; i++) frees[i] = AO_load(&heap.freed_slots[i]);
+  AO_nop_read();
+  small_add_claimed(claimed);
+  for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
+    uint64_t mallocs = claimed[i] > frees[i] ? claimed[i] : frees[i];
+    s->by_size[i].size = size_class_bytes[i];
+    s->by_size[i].mallocs = mallocs;
+    s->by_size[i].frees = frees[i];
+    s->mallocs += mallocs;
+    s->frees += frees[i];
+    s->total_alloc += mallocs * size_class_bytes[i];
+    s->heap_alloc += (mallocs - frees[i]) * size_class_bytes[i];
+  }
 }
 
+static uint64_t at_least(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+static void large_stats(tide_memstats *s) {
+  uint64_t frees = AO_load(&heap.large_frees), freed_bytes = AO_load(&heap.large_freed_bytes);
+  AO_nop_read();
+  uint64_t mallocs = at_least(AO_load(&heap.large_mallocs), frees);
+  uint64_t total_bytes = at_least(AO_load(&heap.large_total_bytes), freed_bytes);
+  s->mallocs += mallocs;
+  s->frees += frees;
+  s->total_alloc += total_bytes;
+  s->heap_alloc += total_bytes - freed_bytes;
+}
+
+// Each number is read once, and the others are made from those: they always add up.
 static void native_stats(rt_thread *self, tide_memstats *s) {
-  static uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]; // under rt_world_lock
-  pthread_mutex_lock(&rt_world_lock);
-  rt_pin(self);
-  heap_locks_take();
-  memset(claimed, 0, sizeof claimed);
-  small_add_claimed(claimed);
-  uint64_t freed_bytes = 0;
-  for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
-    s->by_size[i].size = size_class_bytes[i];
-    for (int kind = 0; kind < TIDE_KINDS; kind++) {
-      s->by_size[i].mallocs += claimed[kind][i];
-      s->by_size[i].frees += heap.lists[kind][i].frees;
-    }
-    s->mallocs += s->by_size[i].mallocs;
-    s->frees += s->by_size[i].frees;
-    s->total_alloc += s->by_size[i].mallocs * size_class_bytes[i];
-    freed_bytes += s->by_size[i].frees * size_class_bytes[i];
-  }
-  s->mallocs += heap.large_mallocs;
-  s->frees += heap.large_frees;
-  s->total_alloc += heap.large_total_bytes;
-  freed_bytes += heap.large_freed_bytes;
-  s->heap_alloc = s->total_alloc - freed_bytes;
+  small_stats(s);
+  large_stats(s);
   s->heap_objects = s->mallocs - s->frees;
-  size_t used = heap.extent >> HEAP_BLOCK_SHIFT;
-  size_t never_used = heap.committed_blocks - used;
-  s->heap_sys = (heap.committed_blocks - 1) * HEAP_BLOCK_BYTES;
-  s->heap_idle = (heap.free_blocks + never_used) * HEAP_BLOCK_BYTES +
-                 AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES;
-  s->heap_inuse = s->heap_sys - s->heap_idle;
-  s->heap_released = s->heap_idle - heap.free_dirty_blocks * HEAP_BLOCK_BYTES;
-  s->gc_sys = mark_stack_mapped_bytes();
-  s->other_sys = small_locals_mapped_bytes();
-  heap_locks_give();
-  rt_unpin(self);
-  pthread_mutex_unlock(&rt_world_lock);
-  s->gc_sys += tables_bytes();
+  engine_memory m;
+  heap_memory(&m);
+  uint64_t in_blocks =
+      AO_load(&heap.used_blocks) * HEAP_BLOCK_BYTES - AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES;
+  uint64_t mapped = os_mapped_bytes();
+  s->heap_inuse = in_blocks;
+  s->heap_sys = at_least((heap.committed_blocks - 1) * HEAP_BLOCK_BYTES, in_blocks + m.free_bytes);
+  s->heap_idle = s->heap_sys - s->heap_inuse;
+  s->heap_released = s->heap_idle - m.free_bytes;
+  s->gc_sys = heap_tables_bytes() + mark_stack_mapped_bytes();
+  s->other_sys = mapped - mark_stack_mapped_bytes();
   s->sys = s->heap_sys + s->gc_sys + s->other_sys;
 }
 
@@ -254,6 +258,7 @@ const engine engine_native = {
     .bytes = native_bytes,
     .collect = native_collect,
     .finish_sweep = sweep_finish,
+    .memory = heap_memory,
     .release = heap_release,
     .walk = native_walk,
     .stats = native_stats,

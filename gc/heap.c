@@ -8,6 +8,7 @@
 //
 // Invariant: no two free runs touch. The frontier is the end of the last block ever used.
 #include "heap.h"
+#include "limit.h"
 
 #include <string.h>
 
@@ -163,20 +164,31 @@ static block_index frontier(void) {
 
 static void clear_block(heap_block *block, block_state state) {
   block_set_tag(block_index_of(block), 0, TAG_NONE);
-  uint8_t dirty = block->dirty;
+  uint8_t dirty = block->dirty, bits_touched = block->bits_touched;
   memset(block, 0, sizeof *block);
   block->state = (uint8_t)state;
   block->dirty = dirty;
+  block->bits_touched = bits_touched;
 }
 
-void heap_give_blocks(block_index first, size_t blocks, bool dirty) {
+// Counters that others read without the lock.
+static void add_to(AO_t *counter, size_t more) {
+  AO_store(counter, AO_load(counter) + more);
+}
+static void take_from(AO_t *counter, size_t less) {
+  AO_store(counter, AO_load(counter) - less);
+}
+
+static void give(block_index first, size_t blocks, bool dirty) {
+  size_t dirty_blocks = 0;
   for (size_t i = 0; i < blocks; i++) {
     heap_block *block = &heap.blocks[first + i];
     if (dirty) block->dirty = 1;
-    heap.free_dirty_blocks += block->dirty;
+    dirty_blocks += block->dirty;
     block_count_present(block);
     clear_block(block, BLOCK_FREE);
   }
+  add_to(&heap.free_dirty_blocks, dirty_blocks);
   block_index end = first + (block_index)blocks;
   if (end < frontier() && heap.blocks[end].state == BLOCK_FREE) {
     size_t run = heap.blocks[end].run;
@@ -192,6 +204,11 @@ void heap_give_blocks(block_index first, size_t blocks, bool dirty) {
   link_run(first, blocks);
 }
 
+void heap_give_blocks(block_index first, size_t blocks, bool dirty) {
+  give(first, blocks, dirty);
+  take_from(&heap.used_blocks, blocks);
+}
+
 // Takes `blocks` blocks of a free run from `at` on, and gives the rest of the run back.
 static void carve(block_index run_first, block_index at, size_t blocks, bool *zeroed) {
   size_t run = heap.blocks[run_first].run;
@@ -199,13 +216,14 @@ static void carve(block_index run_first, block_index at, size_t blocks, bool *ze
   if (at > run_first) link_run(run_first, at - run_first);
   size_t rest = run_first + run - (at + blocks);
   if (rest) link_run(at + (block_index)blocks, rest);
-  *zeroed = true;
+  size_t dirty_blocks = 0;
   for (size_t i = 0; i < blocks; i++) {
     heap_block *block = &heap.blocks[at + i];
-    heap.free_dirty_blocks -= block->dirty;
-    if (block->dirty) *zeroed = false;
+    dirty_blocks += block->dirty;
     block->state = BLOCK_TAKEN; // at once: a neighbour that is given back must not be joined to it
   }
+  take_from(&heap.free_dirty_blocks, dirty_blocks);
+  *zeroed = !dirty_blocks;
 }
 
 // The first index from `index` on whose address is a multiple of `alignment` blocks.
@@ -222,6 +240,7 @@ static block_index take_free_run(size_t blocks, size_t alignment, bool *zeroed) 
       block_index at = align_index(i, alignment);
       if (at + blocks > i + heap.blocks[i].run) continue;
       carve(i, at, blocks, zeroed);
+      add_to(&heap.used_blocks, blocks);
       return at;
     }
   return 0;
@@ -231,11 +250,18 @@ static block_index take_free_run(size_t blocks, size_t alignment, bool *zeroed) 
 static void advance(size_t more) {
   block_index old = frontier();
   heap.extent += more << HEAP_BLOCK_SHIFT;
-  heap_give_blocks(old, more, false);
+  give(old, more, false);
+}
+
+// All that is mapped and not given back; a free block that is taken may be one that was.
+static bool hard_limit_allows(size_t blocks) {
+  engine_memory m;
+  heap_memory(&m);
+  return limit_hard_allows(m.used_bytes + m.free_bytes, blocks * HEAP_BLOCK_BYTES);
 }
 
 block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *zeroed) {
-  if (blocks > heap.reserved_blocks) return 0;
+  if (blocks > heap.reserved_blocks || !hard_limit_allows(blocks)) return 0;
   block_index at = take_free_run(blocks, alignment, zeroed);
   if (at || !grow) return at;
   // A free run that ends at the frontier is the beginning of what we take.
@@ -245,17 +271,20 @@ block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *z
   if (!commit(at + blocks)) return 0;
   advance(at + blocks - frontier());
   carve(from, at, blocks, zeroed);
+  add_to(&heap.used_blocks, blocks);
   return at;
 }
 
 bool heap_extend_blocks(block_index after, size_t more, bool *zeroed) {
   block_index at = after + 1;
+  if (!hard_limit_allows(more)) return false;
   if (at == frontier()) {
     if (!commit(at + more)) return false;
     advance(more);
   }
   if (heap.blocks[at].state != BLOCK_FREE || heap.blocks[at].run < more) return false;
   carve(at, at, more, zeroed);
+  add_to(&heap.used_blocks, more);
   return true;
 }
 
@@ -273,6 +302,59 @@ block_index heap_run_last(block_index index, block_index hint) {
 void heap_take_part(block_index last, block_index at, size_t blocks) {
   bool zeroed;
   carve(last + 1 - heap.blocks[last].run, at, blocks, &zeroed);
+}
+
+void heap_give_part(block_index at, size_t blocks) {
+  give(at, blocks, false);
+}
+
+// ---- What is mapped -------------------------------------------------------------------------
+
+// Pages of bits are counted, not blocks: a page has those of several, one touches it.
+static size_t bits_page_blocks(void) {
+  return os_page_bytes() / bits_bytes(1);
+}
+
+static bool bits_page_touched(block_index index) {
+  size_t each = bits_page_blocks();
+  const heap_block *first = &heap.blocks[index / each * each];
+  for (size_t i = 0; i < each; i++)
+    if (first[i].bits_touched) return true;
+  return false;
+}
+
+void heap_touch_bits(block_index index) {
+  heap_block *block = &heap.blocks[index];
+  if (block->bits_touched) return;
+  if (!bits_page_touched(index)) AO_fetch_and_add1(&heap.bits_pages);
+  block->bits_touched = 1;
+}
+
+void heap_release_bits(block_index at, size_t blocks) {
+  size_t each = bits_page_blocks();
+  block_index from = (block_index)((at + each - 1) / each * each);
+  block_index to = (block_index)((at + blocks) / each * each);
+  if (from >= to) return;
+  if (!os_release(small_bits(from), bits_bytes(to - from))) return;
+  for (block_index page = from; page < to; page += (block_index)each) {
+    if (!bits_page_touched(page)) continue;
+    AO_fetch_and_sub1(&heap.bits_pages);
+    for (size_t i = 0; i < each; i++) heap.blocks[page + i].bits_touched = 0;
+  }
+}
+
+// Of huge pages, all may be in memory.
+size_t heap_tables_bytes(void) {
+  size_t blocks = heap.extent >> HEAP_BLOCK_SHIFT;
+  size_t bits = AO_load(&heap.bits_pages) * os_page_bytes(), huge = bits_bytes(heap.huge_blocks);
+  return tags_bytes(blocks) + table_bytes(blocks) + (bits > huge ? bits : huge);
+}
+
+void heap_memory(engine_memory *memory) {
+  memory->used_bytes = AO_load(&heap.used_blocks) * HEAP_BLOCK_BYTES -
+                       AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES + heap_tables_bytes() +
+                       os_mapped_bytes();
+  memory->free_bytes = AO_load(&heap.free_dirty_blocks) * HEAP_BLOCK_BYTES;
 }
 
 // ---- Chains of small blocks (their class's lock held, or the world stopped) ------------------

@@ -29,6 +29,7 @@
 #ifndef TIDEPOOL_HEAP_H
 #define TIDEPOOL_HEAP_H
 
+#include "engine.h"
 #include "rt.h"
 #include "size_class.h"
 
@@ -75,18 +76,19 @@ typedef struct heap_block {
   uint8_t state; // block_state
   uint8_t kind;  // tide_kind
   uint8_t size_class;
-  uint8_t dirty;       // free: may hold other than zeros
-  uint8_t zeroed;      // small: slots never used so far are zeros
-  uint8_t full;        // small, filed: on the full list, not the partial one
-  uint8_t list;        // large: which of heap.large it is on
-  uint8_t absent;      // small: pages given back to the system and not used since
-  size_t object_bytes; // small: of a slot; large: usable
-  uint32_t slots;      // small: that fit; large: 1; else 0
-  block_index head;    // large rest: the object's first block
-  block_index next;    // in its list
-  block_index prev;    //
-  uint32_t run;        // free: blocks in the run, at its first and last; large: its blocks
-  uint32_t swept;      // the marking after which it was last swept; see block_unswept
+  uint8_t dirty;        // free: may hold other than zeros
+  uint8_t zeroed;       // small: slots never used so far are zeros
+  uint8_t full;         // small, filed: on the full list, not the partial one
+  uint8_t list;         // large: which of heap.large it is on
+  uint8_t absent;       // small: pages given back to the system and not used since
+  size_t object_bytes;  // small: of a slot; large: usable
+  uint32_t slots;       // small: that fit; large: 1; else 0
+  block_index head;     // large rest: the object's first block
+  block_index next;     // in its list
+  block_index prev;     //
+  uint32_t run;         // free: blocks in the run, at its first and last; large: its blocks
+  uint32_t swept;       // the marking after which it was last swept; see block_unswept
+  uint8_t bits_touched; // its bits have been written to since they were last given back
   union {
     struct {                    // small
       struct heap_local *owner; // the thread's that allocates in it
@@ -108,7 +110,6 @@ typedef struct size_list {
   block_chain unswept; // those not filed since the last marking
   block_chain partial; // swept, with room
   block_chain full;    // swept or just filled, without
-  uint64_t frees;      // slots freed since the start
 } __attribute__((aligned(64))) size_list;
 
 // Large objects: two lists that change roles at each marking, as all are swept by then.
@@ -132,11 +133,17 @@ typedef struct heap {
   rt_pinned_lock lock;         // "heap_lock": what follows, and the blocks' states
   block_index bins[HEAP_BINS]; // doubly linked
   block_index large[LARGE_LISTS];
-  size_t free_blocks, free_dirty_blocks;
-  uint64_t large_mallocs, large_frees, large_total_bytes, large_freed_bytes;
+  size_t free_blocks;
+  // From here on read without a lock, for statistics and the limits; those up to large_freed_bytes
+  // are changed under heap_lock, the others by atomic additions.
+  AO_t used_blocks; // that hold something, also ones taken but not yet in use
+  AO_t free_dirty_blocks;
+  AO_t large_mallocs, large_frees, large_total_bytes, large_freed_bytes;
+  AO_t freed_slots[TIDE_SIZE_CLASSES]; // since the start
+  AO_t bits_pages;                     // of the system, that small blocks' bits have touched
+  AO_t absent_pages;                   // of all blocks
 
   uint32_t markings; // so far; changed while the world is stopped
-  AO_t absent_pages; // of all blocks
   AO_t bytes;        // allocated: live at the last cycle, plus since, less what was freed by hand;
                      // threads are up to COUNT_BYTES behind
 } heap_state;
@@ -145,13 +152,16 @@ extern __attribute__((visibility("hidden"))) heap_state heap;
 
 // A thread's part of the heap.
 typedef struct heap_local {
-  tide_cache cache;                                // its runs
-  uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]; // slots that its runs have had
+  tide_cache cache;                // its runs
+  AO_t claimed[TIDE_SIZE_CLASSES]; // slots that its runs have had, also those of threads before it
+  AO_t live_runs[TIDE_KINDS];      // a bit for each class: the run has a block
   AO_t changes; // odd while next and limit of a run are being set; even and larger afterwards
   uint8_t counted[TIDE_KINDS][TIDE_SIZE_CLASSES]; // the run was claimed since the last marking
   size_t uncounted_bytes;                         // claimed, and not yet in heap.bytes; modulo 2^64
   struct heap_local *next_free;
+  struct heap_local *older; // of all there have ever been
 } heap_local;
+_Static_assert(TIDE_SIZE_CLASSES <= 64, "a bit for each class");
 
 static inline heap_local *heap_local_of(const rt_thread *thread) {
   return thread->client;
@@ -265,6 +275,13 @@ tide_status heap_init(void);
 // are used, not new ones from past the frontier.
 block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *zeroed);
 void heap_give_blocks(block_index first, size_t blocks, bool dirty); // heap_lock held
+// The block, just taken, becomes one of slots: its bits will be written to. heap_lock held.
+void heap_touch_bits(block_index index);
+// Gives the bits of free blocks back to the system, where they fill pages. Nobody else has the
+// blocks.
+void heap_release_bits(block_index at, size_t blocks);
+void heap_memory(engine_memory *memory); // no lock, as the next
+size_t heap_tables_bytes(void);          // as far as they have been touched
 // Takes the `more` blocks that follow `after`, if they are a free run or the frontier.
 bool heap_extend_blocks(block_index after, size_t more, bool *zeroed); // heap_lock held
 // For release.c, with heap_lock held. The last block of the free run that holds the free block
@@ -272,6 +289,7 @@ bool heap_extend_blocks(block_index after, size_t more, bool *zeroed); // heap_l
 // whose last block is `last`.
 block_index heap_run_last(block_index index, block_index hint);
 void heap_take_part(block_index last, block_index at, size_t blocks);
+void heap_give_part(block_index at, size_t blocks); // puts it back
 heap_block *block_pop(block_chain *chain);
 void block_append(block_chain *to, block_chain *from); // empties from
 // Puts a swept block without an owner on the partial or the full list, or takes it off.
@@ -287,8 +305,9 @@ enum { HUGE_FROM_BLOCKS = 512 }; // 32 MiB: smaller heaps have small pages
 void huge_consider(void);
 void huge_end(void); // asks for small ones again. heap_lock held.
 // Gives the memory of free blocks back to the system but for keep_bytes of it; with 0 also that of
-// free pages inside blocks. Not pinned, everything swept.
-void heap_release(rt_thread *self, size_t keep_bytes);
+// free pages inside blocks. Where not exactly, more may stay for the sake of huge pages. Not
+// pinned.
+void heap_release(rt_thread *self, size_t keep_bytes, bool exactly);
 
 // ---- small.c: slots -------------------------------------------------------------------------
 
@@ -301,7 +320,6 @@ void small_allow(rt_thread *thread, bool allowed);
 void small_lock_take(void); // of the threads' records, for fork; outside the heap's locks
 void small_lock_give(void);
 void small_after_fork(void);
-size_t small_locals_mapped_bytes(void);
 bool small_handed_out(const heap_ref *ref); // not in the unused rest of its owner's run
 // With the world stopped, before and after marking: takes the unused rest of every thread's runs
 // out of the allocated bits, so that nothing marks it, and puts it back. With sweep, after a
@@ -310,8 +328,9 @@ bool small_handed_out(const heap_ref *ref); // not in the unused rest of its own
 // marking.
 void small_hide_runs(void);
 void small_show_runs(bool sweep);
-// Adds the slots that were ever handed out. rt_world_lock is held.
-void small_add_claimed(uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]);
+// Adds up what threads have allocated since the start, by class. Takes no lock: what other threads
+// do meanwhile may be in it or not, of each up to a run of each class.
+void small_add_claimed(uint64_t claimed[TIDE_SIZE_CLASSES]);
 
 // ---- large.c --------------------------------------------------------------------------------
 

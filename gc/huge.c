@@ -14,10 +14,15 @@
 // takes the wish back.
 #include "heap.h"
 
+enum { AGAIN_MARKINGS = 16 }; // after they had to go
+
+static uint32_t ended_at; // heap.markings when they had to; 0: never
+
 // Most of the heap is in use, and it is large enough.
 static bool worth_it(void) {
   size_t blocks = heap.extent >> HEAP_BLOCK_SHIFT;
-  return blocks >= HUGE_FROM_BLOCKS && heap.free_blocks < blocks / 4;
+  return blocks >= HUGE_FROM_BLOCKS && heap.free_blocks < blocks / 4 &&
+         (!ended_at || heap.markings - ended_at > AGAIN_MARKINGS);
 }
 
 // Of the bits of so many blocks, as they are committed (heap.c): a huge page has those of 128 MiB.
@@ -42,4 +47,5 @@ void huge_end(void) {
   os_huge((void *)heap.base, heap.huge_blocks * HEAP_BLOCK_BYTES, false);
   os_huge(heap.bits, bits_bytes(heap.huge_blocks), false);
   heap.huge_blocks = 0;
+  ended_at = heap.markings;
 }

@@ -39,8 +39,8 @@ void large_unlink(heap_block *block) {
 
 void large_release(heap_block *block) {
   block_index first = block_index_of(block);
-  heap.large_frees++;
-  heap.large_freed_bytes += block->object_bytes;
+  AO_fetch_and_add1(&heap.large_frees);
+  AO_fetch_and_add(&heap.large_freed_bytes, block->object_bytes);
   if (RT_UNLIKELY(rt_options.poison))
     memset((void *)block_address(first), 0xdb, block->object_bytes);
   heap_give_blocks(first, block->run, true);
@@ -85,8 +85,8 @@ static void format_large(block_index first, size_t blocks, size_t bytes, tide_ki
   block->state = BLOCK_LARGE;
   block_set_tag(first, 0, TAG_LARGE);
   large_link(block, kind == TIDE_UNCOLLECTABLE ? LARGE_UNCOLLECTABLE : large_swept_list());
-  heap.large_mallocs++;
-  heap.large_total_bytes += bytes;
+  AO_fetch_and_add1(&heap.large_mallocs);
+  AO_fetch_and_add(&heap.large_total_bytes, bytes);
 }
 
 // Free runs first; then what sweeping yields, a bounded part of it; then new memory; and when there
@@ -170,14 +170,14 @@ static bool grow(heap_block *block, size_t bytes) {
   if (end > bytes) end = bytes;
   if (block->kind != TIDE_LEAF)
     memset((char *)block_address(first) + block->object_bytes, 0, end - block->object_bytes);
-  heap.large_total_bytes += bytes - block->object_bytes;
+  AO_fetch_and_add(&heap.large_total_bytes, bytes - block->object_bytes);
   return true;
 }
 
 static void shrink(heap_block *block, size_t bytes) {
   block_index first = block_index_of(block);
   size_t have = block->run, want = blocks_for(bytes);
-  heap.large_freed_bytes += block->object_bytes - bytes;
+  AO_fetch_and_add(&heap.large_freed_bytes, block->object_bytes - bytes);
   block->run = (uint32_t)want;
   if (want < have) heap_give_blocks(first + (block_index)want, have - want, true);
 }

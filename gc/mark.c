@@ -79,6 +79,8 @@ static inline bool set_mark(const heap_slot *slot, bool shared) {
   return true;
 }
 
+enum { PIECE_AS_OBJECTS = MARK_PIECE_WORDS / 64 }; // about the same time
+
 // A candidate out of the queue. Adds to what has been marked.
 static inline void visit(marker *m, const heap_slot *slot, bool shared, mark_tally *tally) {
   if (!set_mark(slot, shared)) return;
@@ -94,13 +96,16 @@ static inline void visit(marker *m, const heap_slot *slot, bool shared, mark_tal
   if (kind != TIDE_LEAF) scan_range(m, slot->start, slot->start + bytes);
 }
 
-// From the stack into a place of the queue; false: the stack is empty.
-static inline bool refill(marker *m, heap_slot *place, bool shared) {
+// From the stack into a place of the queue; false: the stack is empty. *left as for drain.
+static inline bool refill(marker *m, heap_slot *place, bool shared, uint64_t *left) {
   while (m->top != m->bottom) {
     uintptr_t word = *--m->top;
     if (RT_UNLIKELY(word & MARK_RANGE_TAG)) {
       scan_range(m, word & ~MARK_RANGE_TAG, *--m->top);
       if (shared) markers_consider(m);
+      if (shared) continue;
+      *left = *left > PIECE_AS_OBJECTS ? *left - PIECE_AS_OBJECTS : 0;
+      if (!*left) break;
     } else if (RT_LIKELY(heap_find_slot(word, place))) {
       __builtin_prefetch(place->bits, 1);
       if (place->tag >> TAG_KIND_SHIFT != TIDE_LEAF) __builtin_prefetch((void *)place->start);
@@ -111,11 +116,13 @@ static inline bool refill(marker *m, heap_slot *place, bool shared) {
   return false;
 }
 
-// Until the stack and the queue are empty, or so many objects have been marked in this call. The
+// Until the stack and the queue are empty, or, where not shared, as many objects as *left have been
+// marked, pieces of ranges counted as several; these are taken off it. The
 // queue is a ring: who has been in it for a round is visited, and the next candidate takes the
 // place.
-static inline __attribute__((always_inline)) void drain(marker *m, bool shared, uint64_t objects) {
+static inline __attribute__((always_inline)) void drain(marker *m, bool shared, uint64_t *left) {
   mark_tally tally = {0, 0};
+  uint64_t most = shared ? 0 : *left;
   heap_slot *place = m->queue, *end = m->queue + MARK_QUEUE;
   for (unsigned empty = 0; empty < MARK_QUEUE;) {
     empty++;
@@ -124,17 +131,18 @@ static inline __attribute__((always_inline)) void drain(marker *m, bool shared, 
       empty = 0;
       if (shared && !--m->patience) markers_consider(m);
     }
-    bool filled = refill(m, place, shared);
+    bool filled = refill(m, place, shared, &most);
     if (RT_LIKELY(filled)) empty = 0;
     place = place + 1 == end ? m->queue : place + 1;
-    if (!shared && RT_UNLIKELY(tally.objects >= objects)) break;
+    if (!shared && RT_UNLIKELY(tally.objects >= most)) break;
   }
   m->live.live_bytes += tally.bytes;
   m->live.live_objects += tally.objects;
+  if (!shared) *left = most > tally.objects ? most - tally.objects : 0;
 }
 
 void mark_drain_shared(marker *m) {
-  drain(m, true, 0);
+  drain(m, true, NULL);
   m->bottom = m->top = m->stack;
 }
 
@@ -146,13 +154,13 @@ static struct {
   marker *first;
   uint64_t stack_bytes, global_bytes;
   bool shared;    // others have been let in
-  uint64_t alone; // objects that are marked before they are; UINT64_MAX: there are none
+  uint64_t alone; // objects to be marked before they are; UINT64_MAX: there are none
 } now;
 
 static RT_NOINLINE void drain_first(marker *m) {
   if (!now.shared) {
-    drain(m, false, now.alone - m->live.live_objects);
-    if (m->live.live_objects < now.alone) return;
+    drain(m, false, &now.alone);
+    if (now.alone) return;
     markers_open(m);
     now.shared = true;
   }

@@ -39,7 +39,7 @@ marker *marker_make(unsigned index) {
   marker *m = os_map(bytes);
   uintptr_t *stack = m ? os_map(FIRST_BYTES) : NULL;
   if (!stack) {
-    if (m) os_unreserve(m, bytes);
+    if (m) os_unmap(m, bytes);
     return NULL;
   }
   AO_fetch_and_add(&mapped_bytes, bytes + FIRST_BYTES);
@@ -51,8 +51,8 @@ marker *marker_make(unsigned index) {
 
 void marker_unmake(marker *m) {
   AO_fetch_and_add(&mapped_bytes, (AO_t)0 - (marker_bytes() + m->mapped_bytes));
-  os_unreserve(m->stack, m->mapped_bytes);
-  os_unreserve(m, marker_bytes());
+  os_unmap(m->stack, m->mapped_bytes);
+  os_unmap(m, marker_bytes());
 }
 
 RT_COLD bool mark_stack_grow(marker *m) {
@@ -70,7 +70,7 @@ RT_COLD bool mark_stack_grow(marker *m) {
   set_stack(m, stack, 2 * old_bytes);
   m->top += words;
   AO_fetch_and_add(&mapped_bytes, old_bytes);
-  os_unreserve(old, old_bytes);
+  os_unmap(old, old_bytes);
   return true;
 }
 
@@ -78,7 +78,7 @@ void mark_stack_shrink(marker *m) {
   if (m->mapped_bytes <= KEPT_BYTES) return;
   uintptr_t *stack = os_map(FIRST_BYTES);
   if (!stack) return;
-  os_unreserve(m->stack, m->mapped_bytes);
+  os_unmap(m->stack, m->mapped_bytes);
   AO_fetch_and_add(&mapped_bytes, (AO_t)0 - (m->mapped_bytes - FIRST_BYTES));
   set_stack(m, stack, FIRST_BYTES);
 }

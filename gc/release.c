@@ -56,14 +56,6 @@ static block_index next_piece(walk *w, size_t *blocks) {
   return w->below;
 }
 
-// Bits of free blocks are of no use either, where they fill pages.
-static void release_bits(block_index at, size_t blocks) {
-  size_t page = os_page_bytes();
-  uintptr_t from = ((uintptr_t)small_bits(at) + page - 1) & ~(uintptr_t)(page - 1);
-  uintptr_t to = (uintptr_t)small_bits(at + (block_index)blocks) & ~(uintptr_t)(page - 1);
-  if (from < to) os_release((void *)from, to - from);
-}
-
 // One pinned section; false: the walk is over.
 static bool step(rt_thread *self, walk *w) {
   rt_pin(self);
@@ -76,10 +68,10 @@ static bool step(rt_thread *self, walk *w) {
     heap_take_part(w->last, at, blocks);
     rt_pinned_lock_give(&heap.lock);
     bool gone = os_release((void *)block_address(at), blocks * HEAP_BLOCK_BYTES);
-    if (gone) release_bits(at, blocks);
+    if (gone) heap_release_bits(at, blocks); // of no use either
     rt_pinned_lock_take(&heap.lock);
     for (size_t i = 0; gone && i < blocks; i++) heap.blocks[at + i].dirty = 0;
-    heap_give_blocks(at, blocks, false); // those still dirty stay so
+    heap_give_part(at, blocks); // those still dirty stay so
     w->refused = !gone;
   }
   rt_pinned_lock_give(&heap.lock);
@@ -160,11 +152,12 @@ static void look_at_huge_pages(rt_thread *self) {
 }
 
 // Whether it is worth it to take single blocks, at the price of huge pages.
-static bool go_on(rt_thread *self, size_t keep) {
+static bool go_on(rt_thread *self, size_t keep, bool exactly) {
   rt_pin(self);
   rt_pinned_lock_take(&heap.lock);
   size_t in_use = (heap.extent >> HEAP_BLOCK_SHIFT) - heap.free_blocks;
-  size_t tolerated = heap.huge_blocks && keep ? in_use / 8 + WORTH_BLOCKS : 0;
+  bool tolerant = heap.huge_blocks && keep && !exactly;
+  size_t tolerated = tolerant ? in_use / 8 + WORTH_BLOCKS : 0;
   bool on = heap.free_dirty_blocks > keep + tolerated || !keep;
   if (on) huge_end();
   rt_pinned_lock_give(&heap.lock);
@@ -172,13 +165,14 @@ static bool go_on(rt_thread *self, size_t keep) {
   return on;
 }
 
-void heap_release(rt_thread *self, size_t keep_bytes) {
+void heap_release(rt_thread *self, size_t keep_bytes, bool exactly) {
   static AO_t refused; // once the system has: nobody asks it again but the program
   size_t keep = keep_bytes >> HEAP_BLOCK_SHIFT;
-  if (keep) look_at_huge_pages(self);
+  if (keep_bytes && !keep) keep = 1;
+  if (keep && !exactly) look_at_huge_pages(self);
   if (keep && AO_load(&refused)) return;
   bool taken = release_units(self, HEAP_HUGE_BLOCKS, keep);
-  if (taken && go_on(self, keep)) taken = release_units(self, 1, keep);
+  if (taken && go_on(self, keep, exactly)) taken = release_units(self, 1, keep);
   AO_store(&refused, !taken);
   if (taken && !keep) release_inside_blocks(self);
 }

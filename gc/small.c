@@ -35,8 +35,7 @@ __thread tide_cache *tide_cache_current __attribute__((tls_model("initial-exec")
 
 static rt_pinned_lock locals_lock = RT_PINNED_LOCK_INIT;
 static heap_local *free_locals; // to use again, under locals_lock
-static AO_t locals_mapped_bytes;
-static heap_local retired; // the counts of threads that have gone, under locals_lock
+static AO_t all_locals;         // the newest; never unmapped
 
 void small_lock_take(void) {
   rt_pinned_lock_take(&locals_lock);
@@ -44,29 +43,31 @@ void small_lock_take(void) {
 void small_lock_give(void) {
   rt_pinned_lock_give(&locals_lock);
 }
-size_t small_locals_mapped_bytes(void) {
-  return AO_load(&locals_mapped_bytes);
-}
 
 // ---- Threads --------------------------------------------------------------------------------
+
+// Spent runs; the counts go on.
+static heap_local *new_local(void) { // locals_lock held
+  heap_local *local = os_map((sizeof *local + 4095) / 4096 * 4096);
+  if (!local) return NULL;
+  for (int kind = 0; kind < TIDE_KINDS; kind++)
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
+      local->cache.runs[kind][i].size = size_class_bytes[i];
+  local->older = (heap_local *)AO_load(&all_locals);
+  AO_store_release(&all_locals, (AO_t)local); // pairs with the acquire in small_add_claimed
+  return local;
+}
 
 bool small_attach(rt_thread *thread) {
   rt_pinned_lock_take(&locals_lock);
   heap_local *local = free_locals;
-  if (local) free_locals = local->next_free;
+  if (local)
+    free_locals = local->next_free;
+  else
+    local = new_local();
   rt_pinned_lock_give(&locals_lock);
-  if (!local) {
-    size_t bytes = (sizeof *local + 4095) / 4096 * 4096;
-    local = os_map(bytes);
-    if (!local) return false;
-    AO_fetch_and_add(&locals_mapped_bytes, bytes);
-  }
-  memset(local, 0, sizeof *local);
-  for (int kind = 0; kind < TIDE_KINDS; kind++)
-    for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
-      local->cache.runs[kind][i].size = size_class_bytes[i];
   thread->client = local;
-  return true;
+  return local;
 }
 
 void small_allow(rt_thread *thread, bool allowed) {
@@ -74,6 +75,8 @@ void small_allow(rt_thread *thread, bool allowed) {
 }
 
 static void set_bits(AO_t *bits, uint32_t from, uint32_t to, bool value);
+static void set_run(heap_local *local, tide_run *run, block_index block, uint32_t slot,
+                    uint32_t count);
 
 static void count_bytes(heap_local *local) {
   AO_fetch_and_add(&heap.bytes, local->uncounted_bytes);
@@ -97,7 +100,7 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   uint32_t unused = unused_slots(run), first = first_slot(run);
   rt_pinned_lock_take(&list->lock);
   set_bits(small_bits(run->block), first, first + unused, false);
-  local->claimed[kind][size_class] -= unused;
+  AO_store(&local->claimed[size_class], AO_load(&local->claimed[size_class]) - unused);
   // What was claimed before the last marking is not in the heap's size (see small_show_runs).
   if (local->counted[kind][size_class]) local->uncounted_bytes -= unused * run->size;
   block->owner = NULL;
@@ -106,33 +109,45 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   rt_pinned_lock_give(&list->lock);
 }
 
+// What the next thread finds. A thread cut off by a fork may have left `changes` odd.
+static void clear_local(heap_local *local) {
+  AO_store(&local->changes, (AO_load(&local->changes) + 1) & ~(AO_t)1);
+  for (int kind = 0; kind < TIDE_KINDS; kind++)
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
+      set_run(local, &local->cache.runs[kind][i], 0, 0, 0);
+  memset(local->counted, 0, sizeof local->counted);
+}
+
 void small_detach(rt_thread *thread, bool left_behind) {
   heap_local *local = heap_local_of(thread);
   for (int kind = 0; kind < TIDE_KINDS; kind++)
     for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
       if (!left_behind) give_up_run(local, (tide_kind)kind, i);
   count_bytes(local);
+  clear_local(local);
   rt_pinned_lock_take(&locals_lock);
-  for (int kind = 0; kind < TIDE_KINDS; kind++)
-    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) retired.claimed[kind][i] += local->claimed[kind][i];
   local->next_free = free_locals;
   free_locals = local;
   rt_pinned_lock_give(&locals_lock);
 }
 
-void small_add_claimed(uint64_t claimed[TIDE_KINDS][TIDE_SIZE_CLASSES]) {
-  for (int kind = 0; kind < TIDE_KINDS; kind++)
-    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
-      claimed[kind][i] += retired.claimed[kind][i];
-      for (rt_thread *thread = rt_threads(); thread; thread = thread->next) {
-        const heap_local *local = heap_local_of(thread);
-        const tide_run *run = &local->cache.runs[kind][i];
-        // The owner may be moving next and limit: what is left is between nothing and one run.
-        size_t left = (size_t)(run->next - run->limit);
-        if (left > RUN_BYTES && left > run->size) left = 0;
-        claimed[kind][i] += local->claimed[kind][i] - left / run->size;
-      }
-    }
+// The slots of a class that the thread has allocated and what is left of its runs. Its owner may be
+// moving next and limit: what is left is between nothing and one run.
+static void subtract_unused(const heap_local *local, int kind, uint64_t *claimed) {
+  for (AO_t runs = AO_load(&local->live_runs[kind]); runs; runs &= runs - 1) {
+    int size_class = __builtin_ctzl(runs);
+    const volatile tide_run *run = &local->cache.runs[kind][size_class];
+    size_t left = (size_t)(run->next - run->limit), size = run->size;
+    if (left <= RUN_BYTES || left == size) claimed[size_class] -= left / size;
+  }
+}
+
+void small_add_claimed(uint64_t claimed[TIDE_SIZE_CLASSES]) {
+  const heap_local *local = (const heap_local *)AO_load_acquire(&all_locals);
+  for (; local; local = local->older) {
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) claimed[i] += AO_load(&local->claimed[i]);
+    for (int kind = 0; kind < TIDE_KINDS; kind++) subtract_unused(local, kind, claimed);
+  }
 }
 
 // In the child of a fork, before the threads left behind are detached: blocks that no thread of the
@@ -151,6 +166,8 @@ void small_after_fork(void) {
     block_set_tag(i, (tide_kind)block->kind, block->size_class); // it may have got no further
     block_file(&heap.lists[block->kind][block->size_class], block);
   }
+  // Of pieces that were being given back to the system nobody knows whether they were counted.
+  AO_store(&heap.used_blocks, end - 1 - heap.free_blocks);
 }
 
 // ---- Bits -----------------------------------------------------------------------------------
@@ -219,6 +236,9 @@ static void set_run(heap_local *local, tide_run *run, block_index block, uint32_
   char *start = block ? (char *)block_address(block) + (size_t)slot * run->size : NULL;
   run->limit = block ? start - run->size : NULL;
   run->next = block ? run->limit + (size_t)count * run->size : NULL;
+  size_t at = (size_t)(run - &local->cache.runs[0][0]);
+  AO_t *live = &local->live_runs[at / TIDE_SIZE_CLASSES], bit = (AO_t)1 << at % TIDE_SIZE_CLASSES;
+  AO_store(live, block ? AO_load(live) | bit : AO_load(live) & ~bit);
   AO_store_release(&local->changes, changes + 2);
 }
 
@@ -278,12 +298,14 @@ static heap_block *fresh_block(heap_local *owner, unsigned size_class, tide_kind
   bool zeroed = false;
   rt_pinned_lock_take(&heap.lock);
   block_index index = heap_take_blocks(1, 1, false, &zeroed);
+  if (index) heap_touch_bits(index);
   rt_pinned_lock_give(&heap.lock);
   // Before new memory is used, some blocks of other classes are swept: they may turn out empty.
   while (!index) {
     bool more = sweep_some(SWEEP_STEP);
     rt_pinned_lock_take(&heap.lock);
     index = heap_take_blocks(1, 1, true, &zeroed);
+    if (index) heap_touch_bits(index);
     rt_pinned_lock_give(&heap.lock);
     if (!more) break;
   }
@@ -328,7 +350,7 @@ static bool next_run_in_block(heap_local *local, unsigned size_class, tide_kind 
   size_t bytes = count * run->size;
   if (kind != TIDE_LEAF && !block->zeroed) memset(start, 0, bytes);
   set_run(local, run, run->block, slot, count);
-  local->claimed[kind][size_class] += count;
+  AO_store(&local->claimed[size_class], AO_load(&local->claimed[size_class]) + count);
   local->counted[kind][size_class] = 1;
   local->uncounted_bytes += bytes;
   if (local->uncounted_bytes >= COUNT_BYTES) count_bytes(local);
@@ -392,7 +414,7 @@ void small_free(const heap_ref *ref) {
   AO_fetch_and_add(&heap.bytes, (AO_t)0 - block->object_bytes);
   rt_pinned_lock_take(&list->lock);
   sweep_block(list, block); // a later sweep would give the slot its allocated bit back
-  list->frees++;
+  AO_fetch_and_add1(&heap.freed_slots[block->size_class]);
   if (rt_options.poison) memset((void *)ref->start, 0xdb, block->object_bytes);
   // Release: pairs with the owner's look at the bits; what we wrote into the slot comes first.
   AO_and_release(&ref->bits[0], ~ref->mask);

@@ -21,15 +21,17 @@ void sweep_block(size_list *list, heap_block *block) {
   if (!block_unswept(block)) return; // a look at one of its objects has swept it
   AO_t *bits = small_bits(block_index_of(block));
   block->swept = heap.markings;
+  AO_t freed_slots = 0;
   for (uint32_t slot = 0; slot < block->slots; slot += 64, bits += 2) {
     AO_t freed = bits[0] & ~bits[1];
     if (freed) {
-      list->frees += (uint64_t)__builtin_popcountl(freed);
+      freed_slots += (AO_t)__builtin_popcountl(freed);
       if (RT_UNLIKELY(rt_options.poison)) poison_slots(block, slot, freed);
     }
     bits[0] = bits[1];
     bits[1] = 0;
   }
+  AO_fetch_and_add(&heap.freed_slots[block->size_class], freed_slots);
 }
 
 bool block_is_empty(const heap_block *block) {

@@ -12,7 +12,7 @@
 
 typedef struct verifier {
   uint64_t live_bytes, live_objects;
-  size_t free_blocks, free_dirty_blocks, small_blocks, large_blocks, absent_pages;
+  size_t free_blocks, free_dirty_blocks, small_blocks, large_blocks, absent_pages, bits_pages;
 } verifier;
 
 #define MUST(condition, index, what)                                                               \
@@ -145,14 +145,27 @@ static void check_lists(const verifier *v) {
       free += heap.blocks[b].run;
     }
   if (small != v->small_blocks || large != v->large_blocks || free != v->free_blocks ||
-      free != heap.free_blocks || v->free_dirty_blocks != heap.free_dirty_blocks)
+      free != heap.free_blocks || v->free_dirty_blocks != AO_load(&heap.free_dirty_blocks))
     rt_fatal("verify: blocks on lists and in the table: small %zu, %zu; large %zu, %zu; free %zu, "
              "%zu, counted %zu; dirty %zu, counted %zu",
              small, v->small_blocks, large, v->large_blocks, free, v->free_blocks, heap.free_blocks,
-             v->free_dirty_blocks, heap.free_dirty_blocks);
+             v->free_dirty_blocks, (size_t)AO_load(&heap.free_dirty_blocks));
 }
 
-static void check_absent(const verifier *v) {
+static void count_bits(verifier *v, block_index end) {
+  size_t each = os_page_bytes() / (HEAP_BIT_WORDS * sizeof(AO_t));
+  for (block_index page = 0; page < end; page += (block_index)each) {
+    bool touched = false;
+    for (size_t i = 0; i < each; i++) touched |= heap.blocks[page + i].bits_touched;
+    v->bits_pages += touched;
+  }
+}
+
+static void check_counts(const verifier *v) {
+  size_t used = (heap.extent >> HEAP_BLOCK_SHIFT) - 1 - v->free_blocks;
+  if (used != AO_load(&heap.used_blocks) || v->bits_pages != AO_load(&heap.bits_pages))
+    rt_fatal("verify: %zu blocks are in use, counted %zu; %zu pages of bits are, counted %zu", used,
+             (size_t)AO_load(&heap.used_blocks), v->bits_pages, (size_t)AO_load(&heap.bits_pages));
   if (v->absent_pages != AO_load(&heap.absent_pages))
     rt_fatal("verify: %zu pages of blocks were given back, counted %zu", v->absent_pages,
              (size_t)AO_load(&heap.absent_pages));
@@ -184,6 +197,7 @@ void verify_heap(const mark_result *result) {
              (unsigned long long)result->live_objects, (unsigned long long)result->live_bytes,
              (unsigned long long)v.live_objects, (unsigned long long)v.live_bytes);
   check_lists(&v);
-  check_absent(&v);
+  count_bits(&v, end);
+  check_counts(&v);
   rt_roots_scan(check_root, NULL);
 }

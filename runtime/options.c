@@ -90,34 +90,26 @@ static void say_unknown_key(text *t, const complaint *item) {
   say(t, "; ignored");
 }
 
-static bool is_size(const option *o) {
-  return o->form == BYTES || o->form == LIMIT;
-}
-static bool takes_off(const option *o) {
-  return o->form == PERCENT || o->form == LIMIT;
-}
 static bool takes_auto(const option *o) {
   return o->form == LIMIT && o->lowest == TIDE_LIMIT_AUTO;
 }
 
-// What could be in its place, after the words that are accepted.
-static const char *accepted_kind(const option *o, bool from_program) {
-  if (from_program) return "a value";
-  return is_size(o) ? "a number with B, KiB, MiB, GiB or TiB, or of bytes," : "an integer";
-}
-
-static const char *accepted_words(const option *o, bool from_program) {
-  if (from_program) return takes_auto(o) ? "TIDE_LIMIT_AUTO or " : ""; // off is in the range
-  return takes_auto(o) ? "'off', 'auto' or " : takes_off(o) ? "'off' or " : "";
-}
-
 static void say_accepted(text *t, const option *o, bool from_program) {
-  say(t, "%s%s ", accepted_words(o, from_program), accepted_kind(o, from_program));
+#define SIZE "a number with B, KiB, MiB, GiB or TiB, or of bytes,"
+  static const char *const forms[] = {
+      [INTEGER] = "an integer",
+      [PERCENT] = "'off' or an integer",
+      [BYTES] = SIZE,
+      [LIMIT] = "'off' or " SIZE,
+  };
+  const char *accepted = takes_auto(o) ? "'off', 'auto' or " SIZE : forms[o->form];
+#undef SIZE
+  if (from_program) accepted = takes_auto(o) ? "TIDE_LIMIT_AUTO or a value" : "a value";
   long long lowest = takes_auto(o) ? 0 : (long long)o->lowest;
   if (o->highest == INT64_MAX)
-    say(t, "of at least %lld", lowest);
+    say(t, "%s of at least %lld", accepted, lowest);
   else
-    say(t, "from %lld to %lld", lowest, (long long)o->highest);
+    say(t, "%s from %lld to %lld", accepted, lowest, (long long)o->highest);
 }
 
 static void say_used(text *t, const option *o, tide_options *resolved) {
@@ -157,25 +149,24 @@ static bool parse_bytes_suffix(const char *suffix, int *shift) {
 }
 
 static bool parse_word(const option *o, const char *written, int64_t *value) {
-  if (takes_off(o) && !strcmp(written, "off"))
-    *value = o->form == LIMIT ? INT64_MAX : -1;
-  else if (takes_auto(o) && !strcmp(written, "auto"))
-    *value = TIDE_LIMIT_AUTO;
-  else
-    return false;
-  return true;
+  bool off = !strcmp(written, "off"), is_auto = !strcmp(written, "auto");
+  if (off && o->form == PERCENT) return *value = -1, true;
+  if (off && o->form == LIMIT) return *value = INT64_MAX, true;
+  if (is_auto && takes_auto(o)) return *value = TIDE_LIMIT_AUTO, true;
+  return false;
 }
 
 static bool parse_value(const option *o, const char *written, int64_t *value) {
   if (parse_word(o, written, value)) return true;
-  bool negative = *written == '-' && !is_size(o);
+  bool size = o->form == BYTES || o->form == LIMIT;
+  bool negative = *written == '-' && !size;
   if (!isdigit((unsigned char)written[negative])) return false;
   char *end;
   errno = 0;
   long long number = strtoll(written, &end, 10);
   if (errno) return false;
   int shift = 0;
-  if (is_size(o) ? !parse_bytes_suffix(end, &shift) : *end != 0) return false;
+  if (size ? !parse_bytes_suffix(end, &shift) : *end != 0) return false;
   if (number > INT64_MAX >> shift) return false; // of a size, which is not negative
   if (o->form == PERCENT && number < -1) number = -1;
   number *= (int64_t)1 << shift;

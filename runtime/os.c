@@ -100,25 +100,22 @@ bool os_huge(void *address, size_t bytes, bool wanted) {
   return madvise(address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) == 0;
 }
 
-size_t os_resident_bytes(void *address, size_t bytes) {
-  unsigned char resident[4096];
-  size_t page = os_page_bytes(), pages = 0;
-  for (size_t at = 0; at < bytes; at += sizeof resident * page) {
-    size_t n = (bytes - at + page - 1) / page;
-    if (n > sizeof resident) n = sizeof resident;
-    if (mincore((char *)address + at, n * page, resident) != 0) return bytes;
-    for (size_t i = 0; i < n; i++) pages += resident[i] & 1;
-  }
-  return pages * page;
-}
-
-void os_unreserve(void *address, size_t bytes) {
-  munmap(address, bytes);
-}
+static AO_t mapped_bytes;
 
 void *os_map(size_t bytes) {
   void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return address == MAP_FAILED ? NULL : address;
+  if (address == MAP_FAILED) return NULL;
+  AO_fetch_and_add(&mapped_bytes, bytes);
+  return address;
+}
+
+void os_unmap(void *address, size_t bytes) {
+  munmap(address, bytes);
+  AO_fetch_and_add(&mapped_bytes, (AO_t)0 - bytes);
+}
+
+uint64_t os_mapped_bytes(void) {
+  return AO_load(&mapped_bytes);
 }
 
 size_t os_address_space_left(void) {

@@ -260,6 +260,7 @@ static inline void rt_cancel_restore(int before) {
 
 extern tide_options rt_options; // in force; read-only after initialisation
 bool rt_initialised(void);
+int rt_cpus(void); // that the process may use, as counted when it was initialised
 uint64_t rt_started_at_ns(void);
 
 tide_status rt_options_resolve(const tide_options *asked, tide_options *resolved);
@@ -294,9 +295,9 @@ void os_uncommit(void *address, size_t bytes); // takes that back, for memory ne
 bool os_release(void *address, size_t bytes);  // gives the memory back; stays usable, zeroed
 // Asks for huge pages, or for small ones; false: the system does not know of them.
 bool os_huge(void *address, size_t bytes, bool wanted);
-size_t os_resident_bytes(void *address, size_t bytes); // how much is in memory; all, if unknown
-void os_unreserve(void *address, size_t bytes);
 void *os_map(size_t bytes);         // reserve and commit
+void os_unmap(void *address, size_t bytes);
+uint64_t os_mapped_bytes(void); // by os_map, now
 size_t os_address_space_left(void); // under RLIMIT_AS; SIZE_MAX without a limit
 void os_futex_wait(unsigned int *word, unsigned int value); // returns at a wake or for no reason
 bool os_futex_wait_ns(unsigned int *word, unsigned int value, uint64_t ns); // false: time over

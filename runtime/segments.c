@@ -71,7 +71,7 @@ static void list_push(list *l, const void *item) {
     // Without the list nothing can be collected, with part of it live objects would be freed.
     if (!l->items) rt_fatal("no memory (%zu bytes) for the list of data segments", list_bytes(l));
     memcpy(l->items, old.items, old.count * old.item_bytes);
-    if (old.mapped) os_unreserve(old.items, list_bytes(&old));
+    if (old.mapped) os_unmap(old.items, list_bytes(&old));
     l->mapped = true;
   }
   memcpy((char *)l->items + l->count++ * l->item_bytes, item, l->item_bytes);

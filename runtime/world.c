@@ -287,7 +287,11 @@ bool rt_world_is_still(void) {
   return still;
 }
 
-static int cpus;
+static int cpus; // counted once: it takes malloc
+
+int rt_cpus(void) {
+  return cpus;
+}
 
 static bool fewer_than_cpus(const rt_thread *self) {
   int running = 1;

@@ -65,8 +65,8 @@ static uint64_t expected_collections(int percent, size_t min_heap, size_t bytes,
   double live = 0, kept = garbage ? 0.8 : 1;
   uint64_t collections = 0;
   for (;; collections++) {
-    pacer p = {percent, min_heap, (uint64_t)live, 0, 0};
-    double goal = (double)pacer_goal(&p);
+    pacer p = {.percent = percent, .min_heap_bytes = min_heap, .live_bytes = (uint64_t)live};
+    double goal = (double)pacer_percent_goal(&p);
     live += (goal - live) * kept;
     if (live > (double)bytes) return collections;
   }

@@ -781,10 +781,11 @@ static void collect_for_three_reasons(void *arg) {
 
 #define NUMBER "[0-9]+\\.[0-9]"
 static const char line_form[] =
-    "^tidepool: gc ([0-9]+) @" NUMBER "{3}s [0-9]+%: " NUMBER "{3}\\+" NUMBER "{3}\\+" NUMBER
+    "^tidepool: gc ([0-9]+) @" NUMBER "{6}s " NUMBER "%: " NUMBER "{3}\\+" NUMBER "{3}\\+" NUMBER
     "{3}\\+" NUMBER "{3} ms, sweep " NUMBER "{3} ms, " NUMBER "->" NUMBER " MB, (" NUMBER
-    " MB|no) goal, " NUMBER "{2} MB stacks, " NUMBER "{2} MB globals, [0-9]+ P "
-    "\\((goal|forced|memory|stress)\\)$";
+    " MB|no) goal, " NUMBER "{2} MB stacks, " NUMBER "{2} MB globals, " NUMBER
+    "{2} MB external, " NUMBER " MB total, (" NUMBER " MB|no) limit, [0-9]+ markers, [0-9]+ P(, "
+    "limiter)?(, disabled [0-9]+)? \\((goal|limit|time|forced|memory|stress)\\)$";
 
 // Each line has the form, the numbers count from 1, and the causes are these.
 static void assert_trace(char *text, const char *const *causes, size_t expected) {
@@ -792,12 +793,12 @@ static void assert_trace(char *text, const char *const *causes, size_t expected)
   ck_assert_int_eq(regcomp(&form, line_form, REG_EXTENDED), 0);
   size_t lines = 0;
   for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
-    regmatch_t groups[4];
-    ck_assert_msg(regexec(&form, line, 4, groups, 0) == 0, "not of the form: %s", line);
+    regmatch_t groups[7];
+    ck_assert_msg(regexec(&form, line, 7, groups, 0) == 0, "not of the form: %s", line);
     ck_assert_uint_lt(lines, expected);
     ck_assert_uint_eq(strtoul(line + groups[1].rm_so, NULL, 10), lines + 1);
-    line[groups[3].rm_eo] = 0;
-    ck_assert_str_eq(line + groups[3].rm_so, causes[lines]);
+    line[groups[6].rm_eo] = 0;
+    ck_assert_str_eq(line + groups[6].rm_so, causes[lines]);
   }
   ck_assert_uint_eq(lines, expected);
   regfree(&form);

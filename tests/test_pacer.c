@@ -9,9 +9,23 @@
 
 // ---- The formula ----------------------------------------------------------------------------
 
+typedef struct numbers {
+  int percent;
+  uint64_t min_heap, live, stacks, globals;
+} numbers;
+
+static pacer of(numbers n) {
+  return (pacer){.percent = n.percent,
+                 .min_heap_bytes = n.min_heap,
+                 .live_bytes = n.live,
+                 .stack_bytes = n.stacks,
+                 .global_bytes = n.globals,
+                 .limit_bytes = PACER_NO_LIMIT};
+}
+
 static const struct {
   const char *what;
-  pacer p; // percent, min_heap, live, stacks, globals
+  numbers n;
   uint64_t goal;
 } cases[] = {
     {"off", {-1, 0, 10 << 20, 0, 0}, PACER_NO_GOAL},
@@ -52,7 +66,8 @@ static const struct {
 };
 
 START_TEST(goal_on_a_table_of_cases) {
-  uint64_t goal = pacer_goal(&cases[_i].p);
+  pacer p = of(cases[_i].n);
+  uint64_t goal = pacer_percent_goal(&p);
   ck_assert_msg(goal == cases[_i].goal, "%s: %llu, not %llu", cases[_i].what,
                 (unsigned long long)goal, (unsigned long long)cases[_i].goal);
 }
@@ -67,9 +82,10 @@ static uint64_t random_size(uint64_t *state) {
 START_TEST(goal_is_above_live_and_floor_and_monotone) {
   uint64_t state = test_seed();
   for (int i = 0; i < 300000; i++) {
-    pacer p = {(int)(random_size(&state) >> 33), random_below(&state, 2) ? random_size(&state) : 0,
-               random_size(&state), random_size(&state), random_size(&state)};
-    uint64_t goal = pacer_goal(&p);
+    pacer p = of((numbers){(int)(random_size(&state) >> 33),
+                           random_below(&state, 2) ? random_size(&state) : 0, random_size(&state),
+                           random_size(&state), random_size(&state)});
+    uint64_t goal = pacer_percent_goal(&p);
     MUST(goal >= p.live_bytes);
     uint64_t floor =
         p.min_heap_bytes ? p.min_heap_bytes : (4u << 20) * (uint64_t)(unsigned)p.percent / 100;
@@ -77,17 +93,17 @@ START_TEST(goal_is_above_live_and_floor_and_monotone) {
 
     pacer more = p;
     more.percent = p.percent + (int)random_below(&state, (size_t)INT32_MAX - (size_t)p.percent + 1);
-    MUST(pacer_goal(&more) >= goal);
+    MUST(pacer_percent_goal(&more) >= goal);
     more = p;
     more.live_bytes += random_below(&state, UINT64_MAX - p.live_bytes);
-    MUST(pacer_goal(&more) >= goal);
+    MUST(pacer_percent_goal(&more) >= goal);
     more = p;
     more.stack_bytes += random_below(&state, UINT64_MAX - p.stack_bytes);
-    MUST(pacer_goal(&more) >= goal);
+    MUST(pacer_percent_goal(&more) >= goal);
     if (p.min_heap_bytes) {
       more = p;
       more.min_heap_bytes += random_below(&state, UINT64_MAX - p.min_heap_bytes);
-      MUST(pacer_goal(&more) >= goal);
+      MUST(pacer_percent_goal(&more) >= goal);
     }
   }
 }
@@ -212,9 +228,10 @@ START_TEST(goal_in_force_is_the_formula_of_what_the_collection_found) {
   ck_assert_uint_ge(last_cycle.live_bytes, 10 * MIB);
   ck_assert_uint_gt(last_cycle.stack_bytes, 0);
   ck_assert_uint_gt(last_cycle.global_bytes, 0);
-  pacer p = {150, 0, last_cycle.live_bytes, last_cycle.stack_bytes, last_cycle.global_bytes};
-  ck_assert_uint_eq(last_cycle.next_goal_bytes, pacer_goal(&p));
-  ck_assert_uint_eq(read_stats().next_gc, pacer_goal(&p));
+  pacer p =
+      of((numbers){150, 0, last_cycle.live_bytes, last_cycle.stack_bytes, last_cycle.global_bytes});
+  ck_assert_uint_eq(last_cycle.next_goal_bytes, pacer_percent_goal(&p));
+  ck_assert_uint_eq(read_stats().next_gc, pacer_percent_goal(&p));
   sink = (uintptr_t)kept;
 }
 END_TEST

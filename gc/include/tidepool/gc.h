@@ -85,7 +85,8 @@ TIDE_API uint64_t tide_gc_cycle(void);
 
 // A collection starts when the heap reaches
 //   live + (live + stacks + globals) x percent / 100, at least the smallest heap,
-// with live, stacks and globals in bytes as the last collection found them (Go's GOGC). 0 collects
+// with live, stacks and globals in bytes as the last collection found them (Go's GOGC), external
+// bytes counted as live; or earlier, for the sake of the memory limit. 0 collects
 // at every allocation that leaves the fast path; negative is off. Returns the old percent (-1 =
 // off). Acts at once.
 TIDE_API int tide_gc_percent_set(int percent);
@@ -93,6 +94,51 @@ TIDE_API int tide_gc_percent_set(int percent);
 // The heap size in bytes below which growth starts no collection. 0: 4 MiB x percent / 100.
 // Returns the old one. Acts at once.
 TIDE_API size_t tide_min_heap_set(size_t bytes);
+
+// Bytes outside the heap that objects of the heap keep alive, as malloc'd memory that a finalizer
+// will free: added when it comes, taken away (negative) when it goes. They count in the pace and in
+// the limits as if they were objects. Any thread, registered or not. What takes away more than
+// there is leaves 0, and is reported on stderr once; so is, and ignored, what is more than 2^60 at
+// a time or 2^62 in all. Adding may collect, as an allocation would, in a thread that may use the
+// heap. A few nanoseconds.
+TIDE_API void tide_external_add(int64_t bytes);
+
+// ---- Memory limits --------------------------------------------------------------------------
+//
+// What counts is the memory that the library has mapped and not given back to the system (the heap
+// with its free memory, tables, mark stacks, threads' caches), and external bytes: total_bytes in
+// tide_memstats. Not other memory of the program.
+
+// The soft limit, Go's GOMEMLIMIT, in bytes; INT64_MAX (the default) means none, a negative value
+// only asks. Returns the old one. Acts at once; does not collect by itself. Near the limit free
+// memory goes back to the system, and collections start however little the heap has grown. If live
+// memory is so near to the limit, or above it, that collecting would take more than half of the
+// time, a limiter holds such collections back, and memory passes the limit: see
+// tide_limit_handler_set. So does an object that does not fit, after a collection. Collections that
+// are disabled stay so.
+TIDE_API int64_t tide_memory_limit_set(int64_t bytes);
+
+// The hard limit: an allocation that would take memory above it fails, after a collection. What is
+// above it already stays. INT64_MAX (the default) means none, a negative value only asks. Returns
+// the old one. Acts at once.
+TIDE_API int64_t tide_hard_limit_set(int64_t bytes);
+
+typedef struct tide_limit_state {
+  bool active;          // an episode has begun; else it has ended
+  uint64_t episodes;    // begun since the start
+  uint64_t total_bytes; // that count towards the limit
+  int64_t limit_bytes;  // the soft limit; INT64_MAX: none by now
+} tide_limit_state;
+
+typedef void (*tide_limit_handler)(const tide_limit_state *state, void *arg);
+
+// Has fn(state, arg) called when the limiter begins to hold collections back, and when it has not
+// done so for a second of the program's time: once each an episode, one call at a time, by a thread
+// that allocates, outside the pause and without any lock. fn may use the heap, drop what the
+// program can do without, change the limits, or end the program; it must not longjmp. arg is not a
+// root. NULL (the default): nobody is told. Returns the handler before, which is not called any
+// more, unless by the calling thread.
+TIDE_API tide_limit_handler tide_limit_handler_set(tide_limit_handler fn, void *arg);
 
 // ---- Hooks ----------------------------------------------------------------------------------
 
@@ -105,9 +151,11 @@ typedef enum tide_hook_point {
 } tide_hook_point;
 
 typedef enum tide_cause {
-  TIDE_CAUSE_GOAL,   // the heap reached its goal
+  TIDE_CAUSE_GOAL,   // the heap reached the goal that percent sets
+  TIDE_CAUSE_LIMIT,  // memory reached the soft limit
+  TIDE_CAUSE_TIME,   // there was none for a long time (gc_interval_ms)
   TIDE_CAUSE_FORCED, // tide_collect
-  TIDE_CAUSE_MEMORY, // the system gave no memory
+  TIDE_CAUSE_MEMORY, // the system gave no memory, or the hard limit none
   TIDE_CAUSE_STRESS, // TIDE_DEBUG=stress=N
   TIDE_CAUSES
 } tide_cause;
@@ -121,7 +169,11 @@ typedef struct tide_cycle {
   uint64_t number;           // 1 for the first
   tide_cause cause;          //
   uint64_t heap_start_bytes; // allocated when it started, garbage included
-  uint64_t goal_bytes;       // the goal it started under; UINT64_MAX: none
+  uint64_t external_bytes;   // by tide_external_add
+  uint64_t total_bytes;      // what counted towards the limits
+  uint64_t goal_bytes;       // the goal it started under, external counted; UINT64_MAX: none
+  int64_t limit_bytes;       // the soft memory limit; INT64_MAX: none
+  bool limiter_active;       // the limiter held collections back
   uint64_t start_at_ns;      // when it was decided; the period is from one to the next
   uint64_t stop_ns;          // from asking threads to stop until the last one had
   uint64_t stopped_at_ns;    // when the last one had
@@ -186,16 +238,26 @@ typedef struct tide_memstats {
   uint64_t gc_sys;        // the collector's mark stack, and its tables as far as they are touched
   uint64_t other_sys;     // threads, caches
   uint64_t sys;           // heap_sys + gc_sys + other_sys
-  uint64_t next_gc;       // the goal; UINT64_MAX: none
+  uint64_t next_gc;       // the goal, external bytes counted; UINT64_MAX: none
   uint64_t last_gc_ns;    // end of the last collection, Unix time; 0: none yet
   uint64_t pause_total_ns;
   uint64_t pause_ns[TIDE_PAUSE_HISTORY];     // circular, the latest at (num_gc + 255) % 256
   uint64_t pause_end_ns[TIDE_PAUSE_HISTORY]; // Unix time, circular as pause_ns
-  uint64_t num_gc;
+  uint64_t num_gc;                           // ended
   uint64_t num_forced_gc;
+  uint64_t num_limit_gc;  // TIDE_CAUSE_LIMIT
   double gc_cpu_fraction; // share of the CPU time available to the process since the start
   int gc_percent;         // -1: off
-  uint64_t disable_depth; // how many tide_gc_enable calls are due
+  uint64_t external_bytes;
+  uint64_t total_bytes; // what counts towards the limits: sys - heap_released + external_bytes
+  int64_t memory_limit; // the soft one; INT64_MAX: none
+  int64_t hard_limit;   // INT64_MAX: none
+  uint64_t limit_overshoot_bytes;     // total_bytes above the soft limit
+  uint64_t limit_overshoot_max_bytes; // the most since the start, as far as anybody looked: that is
+                                      // at slow allocations, collections, and calls like this
+  bool limiter_active;
+  uint64_t limiter_episodes; // begun since the start
+  uint64_t disable_depth;    // how many tide_gc_enable calls are due
   struct {
     uint32_t size; // of an object
     uint64_t mallocs;
