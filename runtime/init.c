@@ -192,10 +192,19 @@ tide_status tide_init(const tide_options *options) {
 }
 
 void tide_options_read(tide_options *options) {
+  if (rt_initialised()) {
+    *options = rt_options;
+    return;
+  }
+  // Resolved texts share their storage, hence the lock.
+  int cancellable = rt_cancel_disable();
+  pthread_mutex_lock(&init_lock);
   if (rt_initialised())
     *options = rt_options;
   else
     rt_options_resolve(NULL, options);
+  pthread_mutex_unlock(&init_lock);
+  rt_cancel_restore(cancellable);
 }
 
 // ---- The gate to the heap -------------------------------------------------------------------

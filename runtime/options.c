@@ -9,12 +9,13 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum form { INTEGER, PERCENT, BYTES, LIMIT } form;
+typedef enum form { INTEGER, PERCENT, BYTES, LIMIT, TEXT } form;
 
 typedef struct option {
   const char *field;
@@ -33,8 +34,24 @@ static const option table[] = {
 };
 #define OPTIONS (sizeof table / sizeof table[0])
 
-static int64_t *field_of(tide_options *options, const option *o) {
-  return (int64_t *)(void *)((char *)options + o->offset);
+static int64_t *field_of(const tide_options *options, const option *o) {
+  return (int64_t *)((uintptr_t)options + o->offset);
+}
+static const char **text_of(const tide_options *options, const option *o) { // of the form TEXT
+  return (const char **)((uintptr_t)options + o->offset);
+}
+
+#define IS_TEXT(field, form, environment, key, standard, lowest, highest, help) +(form == TEXT)
+enum { TEXTS = 0 TIDE_OPTION_TABLE(IS_TEXT) };
+#undef IS_TEXT
+
+// Where resolved texts are. Asking before initialisation leaves those in force as they are.
+static char in_force[TEXTS][PATH_MAX], asked_for[TEXTS][PATH_MAX];
+
+static char *storage_of(const tide_options *options, const option *o) {
+  size_t index = 0;
+  for (const option *before = table; before < o; before++) index += before->form == TEXT;
+  return (options == &rt_options ? in_force : asked_for)[index];
 }
 
 // ---- Complaints -----------------------------------------------------------------------------
@@ -42,13 +59,13 @@ static int64_t *field_of(tide_options *options, const option *o) {
 // Collected while options are resolved, and put into words afterwards, when it is known what is
 // used instead.
 
+enum { COMPLAINTS_MAX = 16, SHOWN_BYTES = 48 };
+
 typedef struct complaint {
   const option *option; // NULL: no such key
   bool from_program;
-  char value[48];
+  char value[SHOWN_BYTES];
 } complaint;
-
-enum { COMPLAINTS_MAX = 16 };
 
 typedef struct complaints {
   complaint items[COMPLAINTS_MAX];
@@ -56,15 +73,20 @@ typedef struct complaints {
 } complaints;
 
 // A hostile value is cut short and stripped of what a terminal would act on.
-static void complain(complaints *c, const option *o, bool from_program, const char *value) {
+static void tame(char shown[SHOWN_BYTES], const char *value, size_t length) {
+  size_t n = 0;
+  for (; n < length && n < SHOWN_BYTES - 4; n++)
+    shown[n] = isprint((unsigned char)value[n]) ? value[n] : '?';
+  strcpy(shown + n, n < length ? "..." : "");
+}
+
+static void complain(complaints *c, const option *o, bool from_program, const char *value,
+                     size_t length) {
   if (c->count == COMPLAINTS_MAX) return;
   complaint *item = &c->items[c->count++];
   item->option = o;
   item->from_program = from_program;
-  size_t n = 0;
-  for (; value[n] && n < sizeof item->value - 4; n++)
-    item->value[n] = isprint((unsigned char)value[n]) ? value[n] : '?';
-  strcpy(item->value + n, value[n] ? "..." : "");
+  tame(item->value, value, length);
 }
 
 typedef struct text {
@@ -86,35 +108,56 @@ __attribute__((format(printf, 2, 3))) static void say(text *t, const char *forma
 static void say_unknown_key(text *t, const complaint *item) {
   say(t, "TIDE_DEBUG='%s' is not accepted: a list of", item->value);
   for (size_t i = 0; i < OPTIONS; i++)
-    if (*table[i].key) say(t, " %s=N", table[i].key);
+    if (*table[i].key) say(t, " %s=%s", table[i].key, table[i].form == TEXT ? "TEXT" : "N");
   say(t, "; ignored");
 }
 
+static bool is_size(const option *o) {
+  return o->form == BYTES || o->form == LIMIT;
+}
+static bool takes_off(const option *o) {
+  return o->form == PERCENT || o->form == LIMIT;
+}
 static bool takes_auto(const option *o) {
   return o->form == LIMIT && o->lowest == TIDE_LIMIT_AUTO;
 }
 
-static void say_accepted(text *t, const option *o, bool from_program) {
-#define SIZE "a number with B, KiB, MiB, GiB or TiB, or of bytes,"
-  static const char *const forms[] = {
-      [INTEGER] = "an integer",
-      [PERCENT] = "'off' or an integer",
-      [BYTES] = SIZE,
-      [LIMIT] = "'off' or " SIZE,
-  };
-  const char *accepted = takes_auto(o) ? "'off', 'auto' or " SIZE : forms[o->form];
-#undef SIZE
-  if (from_program) accepted = takes_auto(o) ? "TIDE_LIMIT_AUTO or a value" : "a value";
-  long long lowest = takes_auto(o) ? 0 : (long long)o->lowest;
-  if (o->highest == INT64_MAX)
-    say(t, "%s of at least %lld", accepted, lowest);
-  else
-    say(t, "%s from %lld to %lld", accepted, lowest, (long long)o->highest);
+// What could be in its place, after the words that are accepted.
+static const char *accepted_kind(const option *o, bool from_program) {
+  if (from_program) return "a value";
+  if (o->form == TEXT) return "a text";
+  return is_size(o) ? "a number with B, KiB, MiB, GiB or TiB, or of bytes," : "an integer";
 }
 
-static void say_used(text *t, const option *o, tide_options *resolved) {
-  int64_t value = *field_of(resolved, o);
-  if (o->form == LIMIT && value == INT64_MAX)
+static const char *accepted_words(const option *o, bool from_program) {
+  if (from_program) return takes_auto(o) ? "TIDE_LIMIT_AUTO or " : ""; // off is in the range
+  return takes_auto(o) ? "'off', 'auto' or " : takes_off(o) ? "'off' or " : "";
+}
+
+static void say_accepted(text *t, const option *o, bool from_program) {
+  say(t, "%s%s ", accepted_words(o, from_program), accepted_kind(o, from_program));
+  long long lowest = takes_auto(o) ? 0 : (long long)o->lowest;
+  if (o->form == TEXT)
+    say(t, "of 1 to %d characters", PATH_MAX - 1);
+  else if (o->highest == INT64_MAX)
+    say(t, "of at least %lld", lowest);
+  else
+    say(t, "from %lld to %lld", lowest, (long long)o->highest);
+}
+
+static void say_used_text(text *t, const char *used) {
+  char shown[SHOWN_BYTES];
+  tame(shown, used, strlen(used));
+  say(t, "'%s'", shown);
+}
+
+static void say_used(text *t, const option *o, const tide_options *resolved) {
+  int64_t value = o->form == TEXT ? 0 : *field_of(resolved, o);
+  if (o->form == TEXT && *text_of(resolved, o))
+    say_used_text(t, *text_of(resolved, o));
+  else if (o->form == TEXT)
+    say(t, "none");
+  else if (o->form == LIMIT && value == INT64_MAX)
     say(t, "off");
   else if (o->form == LIMIT && value == TIDE_LIMIT_AUTO)
     say(t, "auto");
@@ -122,7 +165,7 @@ static void say_used(text *t, const option *o, tide_options *resolved) {
     say(t, "%lld", (long long)value);
 }
 
-static void say_bad_value(text *t, const complaint *item, tide_options *resolved) {
+static void say_bad_value(text *t, const complaint *item, const tide_options *resolved) {
   const option *o = item->option;
   if (item->from_program)
     say(t, "option %s", o->field);
@@ -149,30 +192,50 @@ static bool parse_bytes_suffix(const char *suffix, int *shift) {
 }
 
 static bool parse_word(const option *o, const char *written, int64_t *value) {
-  bool off = !strcmp(written, "off"), is_auto = !strcmp(written, "auto");
-  if (off && o->form == PERCENT) return *value = -1, true;
-  if (off && o->form == LIMIT) return *value = INT64_MAX, true;
-  if (is_auto && takes_auto(o)) return *value = TIDE_LIMIT_AUTO, true;
-  return false;
+  if (takes_off(o) && !strcmp(written, "off"))
+    *value = o->form == LIMIT ? INT64_MAX : -1;
+  else if (takes_auto(o) && !strcmp(written, "auto"))
+    *value = TIDE_LIMIT_AUTO;
+  else
+    return false;
+  return true;
 }
 
-static bool parse_value(const option *o, const char *written, int64_t *value) {
+static bool parse_number(const option *o, const char *written, int64_t *value) {
   if (parse_word(o, written, value)) return true;
-  bool size = o->form == BYTES || o->form == LIMIT;
-  bool negative = *written == '-' && !size;
+  bool negative = *written == '-' && !is_size(o);
   if (!isdigit((unsigned char)written[negative])) return false;
   char *end;
   errno = 0;
   long long number = strtoll(written, &end, 10);
   if (errno) return false;
   int shift = 0;
-  if (size ? !parse_bytes_suffix(end, &shift) : *end != 0) return false;
+  if (is_size(o) ? !parse_bytes_suffix(end, &shift) : *end != 0) return false;
   if (number > INT64_MAX >> shift) return false; // of a size, which is not negative
   if (o->form == PERCENT && number < -1) number = -1;
   number *= (int64_t)1 << shift;
   if (number < o->lowest || number > o->highest) return false;
   *value = number;
   return true;
+}
+
+// A copy: the program's own may not last, and an item of TIDE_DEBUG has no end.
+static bool keep_text(const option *o, const char *value, size_t length, tide_options *resolved) {
+  if (length == 0 || length >= PATH_MAX) return false;
+  char *kept = storage_of(resolved, o);
+  memmove(kept, value, length); // of itself, for who asks for what an earlier call resolved
+  kept[length] = 0;
+  *text_of(resolved, o) = kept;
+  return true;
+}
+
+static bool parse_value(const option *o, const char *value, size_t length, tide_options *resolved) {
+  if (o->form == TEXT) return keep_text(o, value, length, resolved);
+  char written[64];
+  if (length >= sizeof written) return false;
+  memcpy(written, value, length);
+  written[length] = 0;
+  return parse_number(o, written, field_of(resolved, o));
 }
 
 static const option *find_key(const char *key, size_t length) {
@@ -182,27 +245,36 @@ static const option *find_key(const char *key, size_t length) {
   return NULL;
 }
 
+static void parse_item(const char *item, size_t length, tide_options *resolved, complaints *c) {
+  const char *equals = memchr(item, '=', length);
+  size_t key_length = equals ? (size_t)(equals - item) : length;
+  const option *o = find_key(item, key_length);
+  const char *value = equals ? equals + 1 : item + length;
+  size_t value_length = (size_t)(item + length - value);
+  if (!o)
+    complain(c, NULL, false, item, length);
+  else if (!equals || !parse_value(o, value, value_length, resolved))
+    complain(c, o, false, value, value_length);
+}
+
 // TIDE_DEBUG=key=value,key=value,...
-static void parse_debug(const char *list, tide_options *options, complaints *c) {
+static void parse_debug(const char *list, tide_options *resolved, complaints *c) {
   while (*list) {
     size_t length = strcspn(list, ",");
-    char item[64];
-    snprintf(item, sizeof item, "%.*s", (int)(length < sizeof item ? length : sizeof item - 1),
-             list);
+    if (length) parse_item(list, length, resolved, c);
     list += length + (list[length] == ',');
-    if (!length) continue;
-    size_t key_length = strcspn(item, "=");
-    const option *o = find_key(item, key_length);
-    if (!o) {
-      complain(c, NULL, false, item);
-    } else if (item[key_length] != '=' || length >= sizeof item ||
-               !parse_value(o, item + key_length + 1, field_of(options, o))) {
-      complain(c, o, false, item[key_length] ? item + key_length + 1 : "");
-    }
   }
 }
 
 // ---- Resolving ------------------------------------------------------------------------------
+
+static void set_defaults(tide_options *resolved) {
+  for (size_t i = 0; i < OPTIONS; i++)
+    if (table[i].form == TEXT)
+      *text_of(resolved, &table[i]) = NULL;
+    else
+      *field_of(resolved, &table[i]) = table[i].standard;
+}
 
 static void from_environment(tide_options *resolved, complaints *c) {
   for (size_t i = 0; i < OPTIONS; i++) {
@@ -210,8 +282,8 @@ static void from_environment(tide_options *resolved, complaints *c) {
     if (*o->key) continue;
     // Empty counts as not set, as in Go. In a setuid program the environment is not trusted.
     const char *value = secure_getenv(o->environment);
-    if (value && *value && !parse_value(o, value, field_of(resolved, o)))
-      complain(c, o, false, value);
+    if (value && *value && !parse_value(o, value, strlen(value), resolved))
+      complain(c, o, false, value, strlen(value));
   }
   const char *debug = secure_getenv("TIDE_DEBUG");
   if (debug) parse_debug(debug, resolved, c);
@@ -219,13 +291,23 @@ static void from_environment(tide_options *resolved, complaints *c) {
 
 // What the program asks for: TIDE_UNSET, or a value, with any negative percent being -1.
 static int64_t asked_value(const tide_options *asked, const option *o) {
-  int64_t value = *(const int64_t *)(const void *)((const char *)asked + o->offset);
+  int64_t value = *field_of(asked, o);
   return value != TIDE_UNSET && o->form == PERCENT && value < -1 ? -1 : value;
+}
+
+static void text_from_program(const char *value, const option *o, tide_options *resolved,
+                              complaints *c) {
+  size_t length = value ? strnlen(value, PATH_MAX) : 0;
+  if (value && !keep_text(o, value, length, resolved)) complain(c, o, true, value, length);
 }
 
 static void from_program(const tide_options *asked, tide_options *resolved, complaints *c) {
   for (size_t i = 0; i < OPTIONS; i++) {
     const option *o = &table[i];
+    if (o->form == TEXT) {
+      text_from_program(*text_of(asked, o), o, resolved, c);
+      continue;
+    }
     int64_t value = asked_value(asked, o);
     if (value == TIDE_UNSET) continue;
     if (value >= o->lowest && value <= o->highest) {
@@ -233,14 +315,14 @@ static void from_program(const tide_options *asked, tide_options *resolved, comp
     } else {
       char number[24];
       snprintf(number, sizeof number, "%lld", (long long)value);
-      complain(c, o, true, number);
+      complain(c, o, true, number, strlen(number));
     }
   }
 }
 
 tide_status rt_options_resolve(const tide_options *asked, tide_options *resolved) {
   complaints c = {.count = 0};
-  for (size_t i = 0; i < OPTIONS; i++) *field_of(resolved, &table[i]) = table[i].standard;
+  set_defaults(resolved);
   from_environment(resolved, &c);
   if (asked) from_program(asked, resolved, &c);
   if (!c.count) return TIDE_OK;
@@ -271,14 +353,20 @@ void rt_options_settle(void) {
     rt_options.memory_limit = rt_limit_for(os_cgroup_memory_bytes(""));
 }
 
-// The name of the first field that *asked sets to another value than the one in force, or NULL.
 // Where `auto` is in force, both that and the number it stands for will do.
-const char *rt_options_conflict(const tide_options *asked) {
-  for (size_t i = 0; i < OPTIONS; i++) {
-    int64_t value = asked_value(asked, &table[i]);
-    if (value != TIDE_UNSET && value != *field_of(&rt_options, &table[i]) &&
-        value != *field_of(&as_resolved, &table[i]))
-      return table[i].field;
+static bool conflicts(const tide_options *asked, const option *o) {
+  if (o->form == TEXT) {
+    const char *value = *text_of(asked, o), *kept = *text_of(&rt_options, o);
+    return value && (!kept || strcmp(value, kept));
   }
+  int64_t value = asked_value(asked, o);
+  return value != TIDE_UNSET && value != *field_of(&rt_options, o) &&
+         value != *field_of(&as_resolved, o);
+}
+
+// The name of the first field that *asked sets to another value than the one in force, or NULL.
+const char *rt_options_conflict(const tide_options *asked) {
+  for (size_t i = 0; i < OPTIONS; i++)
+    if (conflicts(asked, &table[i])) return table[i].field;
   return NULL;
 }

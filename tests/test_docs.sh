@@ -144,13 +144,18 @@ print_options() {
 #include <string.h>
 #include <tidepool/options.h>
 
-enum form { INTEGER, PERCENT, BYTES, LIMIT };
+enum form { INTEGER, PERCENT, BYTES, LIMIT, TEXT };
 
 static void row(const char *field, enum form form, const char *environment, const char *key,
                 int64_t standard, int64_t lowest, int64_t highest, const char *help) {
   static const char *const forms[] = {"", ", or `off`", ", a size", ", a size, or `off`"};
   int takes_auto = form == LIMIT && lowest == TIDE_LIMIT_AUTO;
-  printf("| `%s` | `%s%s%s` | ", field, environment, *key ? "=" : "", key);
+  printf("| `%s` | `%s%s%s%s` | ", field, environment, *key ? "=" : "", key,
+         !*key ? "" : form == TEXT ? "=TEXT" : "=N");
+  if (form == TEXT) {
+    printf("none | a text | %s |\n", help);
+    return;
+  }
   if (form == LIMIT && standard == INT64_MAX)
     printf("`off` | ");
   else
@@ -164,7 +169,7 @@ static void row(const char *field, enum form form, const char *environment, cons
 
 int main(void) {
 #define ROW(field, form, environment, key, standard, lowest, highest, help)                        \
-  row(#field, form, environment, *key ? key "=N" : "", standard, lowest, highest, help);
+  row(#field, form, environment, key, standard, lowest, highest, help);
   TIDE_OPTION_TABLE(ROW)
   return 0;
 }

@@ -6,13 +6,14 @@
 #include "rt.h"
 #include "rt_private.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <regex.h>
 
 // ---- Tables ---------------------------------------------------------------------------------
 
-// The documented options, written down once more: a change of the library's own table that changes
-// what programs rely on shows here.
+// The documented options that are numbers, written down once more: a change of the library's own
+// table that changes what programs rely on shows here.
 typedef struct option {
   const char *field, *variable, *key;
   size_t offset;
@@ -81,7 +82,9 @@ START_TEST(defaults_are_the_documented_ones) {
   ck_assert_int_eq(rt_options_resolve(NULL, &resolved), TIDE_OK);
   for (size_t i = 0; i < LENGTH(known); i++)
     ck_assert_int_eq(*field_of(&resolved, &known[i]), known[i].standard);
-  ck_assert_uint_eq(LENGTH(known) * sizeof(int64_t), sizeof(tide_options)); // none is missing here
+  ck_assert_ptr_null(resolved.trace);
+  // None is missing here.
+  ck_assert_uint_eq(LENGTH(known) * sizeof(int64_t) + sizeof resolved.trace, sizeof resolved);
 }
 END_TEST
 
@@ -453,7 +456,7 @@ START_TEST(unknown_name_in_the_debug_list_is_told_the_known_ones) {
   rt_options_resolve(NULL, &resolved);
   for (size_t i = 0; i < LENGTH(known); i++)
     if (known[i].key) assert_contains(tide_error_message(), known[i].key);
-  assert_contains(tide_error_message(), "ignored");
+  assert_contains(tide_error_message(), "poison=N trace=TEXT; ignored");
 }
 END_TEST
 
@@ -464,6 +467,139 @@ START_TEST(bad_value_after_a_good_one_says_which_is_used) {
   char used[32];
   snprintf(used, sizeof used, "using %lld", (long long)resolved.stress);
   assert_contains(tide_error_message(), used);
+}
+END_TEST
+
+// ---- Texts ----------------------------------------------------------------------------------
+
+// A text of so many characters, in static storage.
+static char *text_of(size_t length) {
+  static char text[PATH_MAX + 8];
+  memset(text, 'a', length);
+  text[length] = 0;
+  return text;
+}
+
+static void set_trace_in_environment(const char *value) {
+  char list[PATH_MAX + 64];
+  snprintf(list, sizeof list, "gctrace=1,trace=%s,stress=5", value);
+  setenv("TIDE_DEBUG", list, 1);
+}
+
+START_TEST(texts_of_the_environment) {
+  static const char *const texts[] = {
+      "t", "/tmp/a b/trace-%p.json", "gctrace=0", "=", "==", "off", "0", "\303\251\n"};
+  for (size_t i = 0; i <= LENGTH(texts); i++) {
+    const char *text = i < LENGTH(texts) ? texts[i] : text_of(PATH_MAX - 1);
+    set_trace_in_environment(text);
+    tide_options resolved;
+    ck_assert_int_eq(rt_options_resolve(NULL, &resolved), TIDE_OK);
+    ck_assert_str_eq(resolved.trace, text);
+    ck_assert_int_eq(resolved.gctrace, 1);
+    ck_assert_int_eq(resolved.stress, 5);
+  }
+}
+END_TEST
+
+START_TEST(text_in_the_environment_ends_at_a_comma) {
+  setenv("TIDE_DEBUG", "trace=a,b,stress=5", 1);
+  tide_options resolved;
+  ck_assert_int_eq(rt_options_resolve(NULL, &resolved), TIDE_ERR_OPTION);
+  ck_assert_str_eq(resolved.trace, "a");
+  ck_assert_int_eq(resolved.stress, 5);
+  assert_contains(tide_error_message(), "TIDE_DEBUG='b'");
+}
+END_TEST
+
+START_TEST(bad_texts_of_the_environment_are_named_and_none_serves) {
+  const char *text = _i ? text_of((size_t)PATH_MAX + _i - 1) : "";
+  set_trace_in_environment(text);
+  tide_options resolved;
+  ck_assert_int_eq(rt_options_resolve(NULL, &resolved), TIDE_ERR_OPTION);
+  ck_assert_ptr_null(resolved.trace);
+  ck_assert_int_eq(resolved.gctrace, 1);
+  ck_assert_int_eq(resolved.stress, 5);
+  assert_one_plain_line(tide_error_message());
+  assert_contains(tide_error_message(), _i ? "TIDE_DEBUG trace='aaaa" : "TIDE_DEBUG trace=''");
+  assert_contains(tide_error_message(), "a text of 1 to 4095 characters; using none");
+}
+END_TEST
+
+START_TEST(text_without_an_equals_sign_is_none) {
+  setenv("TIDE_DEBUG", "trace", 1);
+  tide_options resolved;
+  ck_assert_int_eq(rt_options_resolve(NULL, &resolved), TIDE_ERR_OPTION);
+  ck_assert_ptr_null(resolved.trace);
+}
+END_TEST
+
+START_TEST(text_of_the_program_wins_and_is_copied) {
+  setenv("TIDE_DEBUG", "trace=environment", 1);
+  char *text = text_of(PATH_MAX - 1);
+  strcpy(text, "a,b"); // a program's text may have commas
+  tide_options resolved;
+  ck_assert_int_eq(resolve(OPTIONS(o.trace = text), &resolved), TIDE_OK);
+  memset(text, 'x', 3);
+  ck_assert_str_eq(resolved.trace, "a,b");
+  ck_assert_int_eq(resolve(OPTIONS(o.trace = text_of(PATH_MAX - 1)), &resolved), TIDE_OK);
+  ck_assert_uint_eq(strlen(resolved.trace), PATH_MAX - 1);
+  ck_assert_int_eq(rt_options_resolve(&all_unset, &resolved), TIDE_OK);
+  ck_assert_str_eq(resolved.trace, "environment");
+}
+END_TEST
+
+START_TEST(bad_text_of_the_program_falls_back_to_the_environment) {
+  setenv("TIDE_DEBUG", "trace=a\033b", 1);
+  tide_options resolved;
+  const char *text = _i ? text_of(PATH_MAX) : "";
+  ck_assert_int_eq(resolve(OPTIONS(o.trace = text), &resolved), TIDE_ERR_OPTION);
+  ck_assert_str_eq(resolved.trace, "a\033b");
+  assert_one_plain_line(tide_error_message());
+  assert_contains(tide_error_message(), _i ? "option trace='aaaa" : "option trace=''");
+  assert_contains(tide_error_message(), "a value of 1 to 4095 characters; using 'a?b'");
+}
+END_TEST
+
+// A relative name would be a file in the directory of the build.
+#define TRACE "/dev/null"
+
+START_TEST(text_in_force_is_not_the_programs_and_is_compared_by_what_it_says) {
+  char text[] = TRACE;
+  init_with(OPTIONS(o.trace = text));
+  text[0] = 'x';
+  tide_options in_force;
+  tide_options_read(&in_force);
+  ck_assert_str_eq(in_force.trace, TRACE);
+  ck_assert_int_eq(tide_init(&in_force), TIDE_OK);
+  text[0] = '/';
+  ck_assert_int_eq(init_again(OPTIONS(o.trace = text)), TIDE_OK);
+  ck_assert_int_eq(tide_init(&all_unset), TIDE_OK);
+  static const char *const others[] = {"/dev/nul", "/dev/null ", "", "x"};
+  for (size_t i = 0; i < LENGTH(others); i++) {
+    ck_assert_int_eq(init_again(OPTIONS(o.trace = others[i])), TIDE_ERR_STATE);
+    assert_contains(tide_error_message(), "option trace");
+  }
+}
+END_TEST
+
+START_TEST(text_cannot_be_asked_for_when_there_is_none_in_force) {
+  ck_assert_int_eq(tide_init(NULL), TIDE_OK);
+  ck_assert_int_eq(init_again(OPTIONS(o.trace = TRACE)), TIDE_ERR_STATE);
+  assert_contains(tide_error_message(), "option trace");
+}
+END_TEST
+
+START_TEST(options_read_before_init_may_be_passed_to_it) {
+  setenv("TIDE_DEBUG", "trace=" TRACE, 1);
+  tide_options before, after;
+  tide_options_read(&before);
+  ck_assert_str_eq(before.trace, TRACE);
+  setenv("TIDE_DEBUG", "trace=/dev/full", 1);
+  ck_assert_int_eq(tide_init(&before), TIDE_OK);
+  tide_options_read(&after);
+  ck_assert_str_eq(after.trace, TRACE);
+  ck_assert_str_eq(before.trace, TRACE);
+  ck_assert_int_eq(tide_init(&before), TIDE_OK);
 }
 END_TEST
 
@@ -862,6 +998,12 @@ int main(void) {
   tcase_add_loop_test(values, debug_list_forms, 0, LENGTH(lists));
   tcase_add_test(values, unknown_name_in_the_debug_list_is_told_the_known_ones);
   tcase_add_test(values, bad_value_after_a_good_one_says_which_is_used);
+  tcase_add_test(values, texts_of_the_environment);
+  tcase_add_test(values, text_in_the_environment_ends_at_a_comma);
+  tcase_add_loop_test(values, bad_texts_of_the_environment_are_named_and_none_serves, 0, 4);
+  tcase_add_test(values, text_without_an_equals_sign_is_none);
+  tcase_add_test(values, text_of_the_program_wins_and_is_copied);
+  tcase_add_loop_test(values, bad_text_of_the_program_falls_back_to_the_environment, 0, 2);
   suite_add_tcase(suite, values);
   TCase *init = tcase_create("initialisation");
   tcase_set_timeout(init, 40);
@@ -874,6 +1016,9 @@ int main(void) {
   tcase_add_test(init, auto_is_nine_tenths_of_what_is_allowed);
   tcase_add_loop_test(init, auto_becomes_a_number_and_may_be_asked_for_again, 0, 2);
   tcase_add_test(init, auto_is_not_the_number_that_was_asked_for);
+  tcase_add_test(init, text_in_force_is_not_the_programs_and_is_compared_by_what_it_says);
+  tcase_add_test(init, text_cannot_be_asked_for_when_there_is_none_in_force);
+  tcase_add_test(init, options_read_before_init_may_be_passed_to_it);
   tcase_add_test(init, init_after_the_first_allocation_is_a_repeated_one);
   tcase_add_test(init, init_with_a_bad_option_runs_with_the_default);
   tcase_add_test(init, init_says_nothing_on_stderr);

@@ -2,11 +2,13 @@
 // The one table of options. From it come the fields of tide_options, the environment parser, the
 // defaults, the messages about bad values and the table in docs/options.md.
 //
-// A field left at TIDE_UNSET takes the environment's value, and without one the default. A field
-// that the program sets wins over the environment: who writes a number into the program means it.
+// A field left at TIDE_UNSET, or at NULL if it is a text, takes the environment's value, and
+// without one the default. A field that the program sets wins over the environment: who writes a
+// number into the program means it.
 #ifndef TIDEPOOL_OPTIONS_H
 #define TIDEPOOL_OPTIONS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 // Marks a field that the program leaves to the environment and the defaults.
@@ -17,8 +19,9 @@
 
 // X(field, form, environment, key, default, lowest, highest, help)
 // form is how the value is written in the environment: an INTEGER, a PERCENT (an integer or `off`;
-// every negative number is -1), BYTES (a number with optional B, KiB, MiB, GiB or TiB), or a LIMIT
-// (as BYTES, or `off`, which is INT64_MAX, or where lowest is TIDE_LIMIT_AUTO also `auto`).
+// every negative number is -1), BYTES (a number with optional B, KiB, MiB, GiB or TiB), a LIMIT (as
+// BYTES, or `off`, which is INT64_MAX, or where lowest is TIDE_LIMIT_AUTO also `auto`), or a TEXT
+// (not empty, shorter than PATH_MAX; the three numbers are 0, and the default is NULL, for none).
 // environment is the variable's name. Where key is not "", the variable is TIDE_DEBUG and key the
 // name inside its comma-separated list.
 #define TIDE_OPTION_TABLE(X)                                                                       \
@@ -55,18 +58,34 @@
   X(stress, INTEGER, "TIDE_DEBUG", "stress", 0, 0, INT32_MAX,                                      \
     "collect at every Nth allocation; 0 means never for this reason")                              \
   X(poison, INTEGER, "TIDE_DEBUG", "poison", 0, 0, 1,                                              \
-    "overwrite objects that are freed with the byte 0xdb")
+    "overwrite objects that are freed with the byte 0xdb")                                         \
+  X(trace, TEXT, "TIDE_DEBUG", "trace", 0, 0, 0,                                                   \
+    "file to write a trace of events to, in Chrome's trace format; `%p` in the name becomes the "  \
+    "process id")
 
-// Fields are 64 bits wide so that each can hold TIDE_UNSET.
+// The type of a field, by form. Numbers are 64 bits wide so that each can hold TIDE_UNSET.
+#define TIDE_OPTION_TYPE_INTEGER int64_t
+#define TIDE_OPTION_TYPE_PERCENT int64_t
+#define TIDE_OPTION_TYPE_BYTES   int64_t
+#define TIDE_OPTION_TYPE_LIMIT   int64_t
+#define TIDE_OPTION_TYPE_TEXT    const char *
+
+// What leaves it open.
+#define TIDE_OPTION_UNSET_INTEGER TIDE_UNSET
+#define TIDE_OPTION_UNSET_PERCENT TIDE_UNSET
+#define TIDE_OPTION_UNSET_BYTES   TIDE_UNSET
+#define TIDE_OPTION_UNSET_LIMIT   TIDE_UNSET
+#define TIDE_OPTION_UNSET_TEXT    NULL
+
 typedef struct tide_options {
 #define TIDE_OPTION_FIELD(field, form, environment, key, standard, lowest, highest, help)          \
-  int64_t field;
+  TIDE_OPTION_TYPE_##form field;
   TIDE_OPTION_TABLE(TIDE_OPTION_FIELD)
 #undef TIDE_OPTION_FIELD
 } tide_options;
 
 #define TIDE_OPTION_UNSET(field, form, environment, key, standard, lowest, highest, help)          \
-  TIDE_UNSET,
+  TIDE_OPTION_UNSET_##form,
 #define TIDE_OPTIONS_DEFAULT                                                                       \
   { TIDE_OPTION_TABLE(TIDE_OPTION_UNSET) }
 

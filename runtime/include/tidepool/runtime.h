@@ -48,8 +48,8 @@ TIDE_API const char *tide_error_message(void);
 // another value than the one in force. Does not collect.
 TIDE_API tide_status tide_init(const tide_options *options);
 
-// The options in force, numbers in place of `auto`. Before tide_init: the environment and the
-// defaults, as they are.
+// The options in force, numbers in place of `auto`; texts last as long as the process. Before
+// tide_init: the environment and the defaults, as they are; texts last until the next call.
 TIDE_API void tide_options_read(tide_options *options);
 
 // ---- Threads --------------------------------------------------------------------------------
