@@ -215,10 +215,8 @@ static uint64_t tightest(const char *root, const char *controller,
     uint64_t limit = length < PATH_MAX ? limit_in(p.directory) : UNLIMITED;
     if (limit < least) least = limit;
     if (length <= p.top_bytes) break;
-    // There is one: the way down begins with it.
-    char *last = memrchr(p.directory + p.top_bytes, '/', length - p.top_bytes);
-    *last = 0;
-    length = (size_t)(last - p.directory);
+    while (p.directory[--length] != '/') continue; // the way down begins with one
+    p.directory[length] = 0;
   }
   free(p.directory);
   return least;
