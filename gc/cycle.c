@@ -22,6 +22,7 @@
 #include "engine.h"
 #include "external.h"
 #include "hooks.h"
+#include "idle.h"
 #include "limit.h"
 #include "pace.h"
 
@@ -37,6 +38,7 @@ static struct {
 } turns;
 static AO_t started;  // collections so far
 static AO_t disabled; // depth of tide_gc_disable
+static AO_t last_start_ns;
 
 // Under cycle_lock.
 static tide_cycle now;
@@ -199,6 +201,11 @@ static void begin_cycle(tide_cause cause, uint64_t began_ns) {
                      .limit_bytes = limit_told(pace_soft_limit()),
                      .limiter_active = limit_active(),
                      .start_at_ns = began_ns};
+  AO_store(&last_start_ns, began_ns);
+}
+
+uint64_t cycle_last_start_ns(void) {
+  return AO_load(&last_start_ns);
 }
 
 static void collect_locked(rt_thread *self, tide_cause cause) {
@@ -235,6 +242,7 @@ static RT_NOINLINE void collect(rt_thread *self, const cycle_reason *reason) {
   tide_cycle done = now;
   cycle_unlock();
   if (due) run_end_hooks(&done);
+  if (due) idle_start();
   rt_cancel_restore(cancellable);
 }
 
@@ -262,6 +270,22 @@ static RT_NOINLINE void after_forced(rt_thread *self) {
   give_memory_back(self);
   cycle_unlock();
   rt_cancel_restore(cancellable);
+}
+
+// Nothing has been allocated for long: the heap need not be as large as it was, or may become.
+static RT_NOINLINE void give_all_but_a_little_back(rt_thread *self) {
+  gc_engine->finish_sweep(self);
+  cycle_lock();
+  memset(recent_bytes, 0, sizeof recent_bytes);
+  if (!rt_options.poison)
+    gc_engine->release(self, pace_keep_bytes(gc_engine->bytes() + external_bytes(), 0), true);
+  cycle_unlock();
+}
+
+void cycle_by_time(rt_thread *self) {
+  const cycle_reason reason = {.cause = TIDE_CAUSE_TIME, .seen = AO_load(&started)};
+  cycle_collect(self, &reason);
+  give_all_but_a_little_back(self);
 }
 
 static const cycle_reason forced = {.cause = TIDE_CAUSE_FORCED};
@@ -343,6 +367,7 @@ static bool client_attach(rt_thread *thread) {
 }
 static void client_detach(rt_thread *thread, bool left) {
   gc_engine->detach(thread, left);
+  if (thread == rt_threads() && !thread->next) idle_leave();
 }
 static void client_allow(rt_thread *thread, bool allowed) {
   gc_engine->allow(thread, allowed);
@@ -362,6 +387,7 @@ static void client_fork_unlock(bool in_child) {
   if (in_child) turns.next = turns.now + 1; // who waited for a turn is not there
   if (in_child) hooks_after_fork();
   if (in_child) limit_after_fork();
+  if (in_child) idle_after_fork();
   limit_lock_give();
   pace_lock_give();
 }

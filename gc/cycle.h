@@ -21,6 +21,10 @@ void cycle_collect(rt_thread *self, const cycle_reason *reason);
 void cycle_lock(void);
 void cycle_unlock(void);
 
+// A collection because there was none for a long time, after which the heap is taken to be idle.
+void cycle_by_time(rt_thread *self);
+uint64_t cycle_last_start_ns(void); // 0: there was none
+
 bool cycle_disabled(void);
 void cycle_stats(tide_memstats *stats); // its own fields
 

@@ -12,6 +12,7 @@
 #include "external.h"
 #include "cycle.h"
 #include "engine.h"
+#include "limit.h"
 #include "pace.h"
 
 static struct {
@@ -46,8 +47,10 @@ static RT_COLD void give_back(int64_t bytes, int64_t below_zero) {
 // The memory is there in any case; a collection is due as it would be at an allocation.
 static RT_COLD void look(void) {
   rt_thread *self = rt_self();
+  if (!self || self->refusal) return;
+  if (RT_UNLIKELY(limit_matters())) limit_before(self, 0);
   cycle_reason reason;
-  if (self && !self->refusal && cycle_due(self, 0, &reason)) cycle_collect(self, &reason);
+  if (cycle_due(self, 0, &reason)) cycle_collect(self, &reason);
 }
 
 void tide_external_add(int64_t bytes) {
@@ -60,7 +63,7 @@ void tide_external_add(int64_t bytes) {
     if (RT_UNLIKELY(sum > 4 * most - 1)) {
       AO_fetch_and_add(&external.sum, (AO_t)-bytes);
       refuse(bytes, "not accepted: more than 2^62 bytes in all; ignored");
-    } else if (RT_UNLIKELY(pace_worth_a_look((uint64_t)sum))) {
+    } else if (RT_UNLIKELY(pace_worth_a_look((uint64_t)sum, (uint64_t)bytes))) {
       look();
     }
     return;

@@ -28,13 +28,11 @@
 #define _GNU_SOURCE
 #include "mark.h"
 
-#include <signal.h>
 #include <string.h>
 
 enum {
   PREPARE_BYTES = 16 << 20, // smaller heaps have one marker, unless verify=1 wants to see several
-  THREAD_STACK_BYTES = 256 * 1024,
-  SHARE_WORDS = 64, // who has so much gives some away without being asked
+  SHARE_WORDS = 64,         // who has so much gives some away without being asked
   // Every so many times that it is considered: who has less, and is asked, gives some away; who has
   // given some away wakes somebody. That costs as much as marking a hundred objects.
   OFFER_TIMES = 16,
@@ -236,9 +234,7 @@ static void take_part(marker *m) { // team.lock held
 
 static void *marker_main(void *argument) {
   marker *m = argument;
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, NULL);
+  rt_own_thread_block_signals();
   rt_pinned_lock_take(&team.lock);
   while (team.generation == m->generation)
     if (team.open && team.round != m->round)
@@ -251,29 +247,6 @@ static void *marker_main(void *argument) {
   return NULL;
 }
 
-// A thread of its own for the marker. Signals are blocked meanwhile, so that none ends up there;
-// but for the one that stops this thread, which may wait for a lock of the C library in here.
-static bool start_thread(marker *m) {
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
-  // Not the policy of whoever collects first, which may be to run when nobody else does.
-  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-  sigset_t all, before;
-  sigfillset(&all);
-  sigdelset(&all, tide_stop_signal());
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  int error = pthread_create(&thread, &attributes, marker_main, m);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
-  if (error) return false;
-  AO_fetch_and_add1(&rt_own_threads); // it leaves only after the last thread, not before this one
-  pthread_setname_np(thread, "tide-marker");
-  return true;
-}
-
 // Adds a marker; the first is whoever collects.
 static bool add_marker(void) {
   size_t index = AO_load(&team.count);
@@ -281,7 +254,7 @@ static bool add_marker(void) {
   if (!m) return false;
   m->generation = team.generation;
   m->round = team.round;
-  if (index && !start_thread(m)) {
+  if (index && !rt_own_thread_start(marker_main, m, "tide-marker")) {
     marker_unmake(m);
     return false;
   }
@@ -329,7 +302,6 @@ void markers_leave(void) {
 
 void markers_after_fork(void) {
   team.lock = (rt_pinned_lock)RT_PINNED_LOCK_INIT;
-  AO_store(&rt_own_threads, 0);
   mark_stack_forget_others(team.markers[0]);
   forget_threads(); // they were cut off anywhere in what they did; their markers are not used again
 }

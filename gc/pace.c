@@ -8,6 +8,7 @@
 // there, by threads of a program that has a limit.
 #include "pace.h"
 #include "external.h"
+#include "idle.h"
 #include "limit.h"
 
 static rt_pinned_lock lock = RT_PINNED_LOCK_INIT;
@@ -59,6 +60,7 @@ int tide_gc_percent_set(int percent) {
   int old = pace.percent;
   pace.percent = percent < 0 ? -1 : percent;
   end(self);
+  idle_percent_changed();
   return old;
 }
 
@@ -118,9 +120,15 @@ uint64_t pace_soft_limit(void) {
   return AO_load(&limit);
 }
 
-bool pace_worth_a_look(uint64_t external) {
-  return gc_engine->bytes() + external >= AO_load(&trigger) ||
-         AO_load(&limit) != (AO_t)PACER_NO_LIMIT;
+bool pace_is_off(void) {
+  return AO_load(&percent_goal) == (AO_t)PACER_NO_GOAL;
+}
+
+bool pace_worth_a_look(uint64_t external, uint64_t added) {
+  enum { STEP_SHIFT = 16 }; // all that is mapped is added up only once in so many bytes
+  if (gc_engine->bytes() + external >= AO_load(&trigger)) return true;
+  return AO_load(&limit) != (AO_t)PACER_NO_LIMIT &&
+         external >> STEP_SHIFT != (external - added) >> STEP_SHIFT;
 }
 
 bool pace_due(rt_thread *self, size_t request, tide_cause *cause) {

@@ -187,9 +187,14 @@ void rt_world_start(rt_thread *self);
 // away meanwhile. When in doubt, false.
 bool rt_world_is_still(void);
 
-// Threads of the library's own, which are not registered and leave all memory but the collector's
-// alone. Counted by the client, after they have been made and before they end.
+// Threads of the library's own (own_thread.c), which are not registered and leave all memory but
+// the collector's alone. Counted when they have been made; whoever ends, or registers for a while,
+// takes itself off before.
 extern AO_t rt_own_threads;
+// Starts one; false: there is none to be had. fn first blocks all signals. name: up to 15
+// characters.
+bool rt_own_thread_start(void *(*fn)(void *), void *arg, const char *name);
+void rt_own_thread_block_signals(void);
 
 // Calls fn(arg) with the calling thread's registers on its stack and thread->sp set below them.
 void rt_with_registers_on_stack(rt_thread *self, void (*fn)(void *), void *arg);
@@ -295,9 +300,9 @@ void os_uncommit(void *address, size_t bytes); // takes that back, for memory ne
 bool os_release(void *address, size_t bytes);  // gives the memory back; stays usable, zeroed
 // Asks for huge pages, or for small ones; false: the system does not know of them.
 bool os_huge(void *address, size_t bytes, bool wanted);
-void *os_map(size_t bytes);         // reserve and commit
+void *os_map(size_t bytes); // reserve and commit
 void os_unmap(void *address, size_t bytes);
-uint64_t os_mapped_bytes(void); // by os_map, now
+uint64_t os_mapped_bytes(void);     // by os_map, now
 size_t os_address_space_left(void); // under RLIMIT_AS; SIZE_MAX without a limit
 void os_futex_wait(unsigned int *word, unsigned int value); // returns at a wake or for no reason
 bool os_futex_wait_ns(unsigned int *word, unsigned int value, uint64_t ns); // false: time over

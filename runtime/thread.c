@@ -191,6 +191,7 @@ void rt_threads_after_fork(void) {
     retire_record(thread);
   }
   if (self) self->tid = (pid_t)syscall(SYS_gettid);
+  AO_store(&rt_own_threads, 0);
 }
 
 tide_status tide_thread_register(void) {

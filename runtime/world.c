@@ -280,7 +280,6 @@ static unsigned wait_for(unsigned int expected, unsigned int now) {
   }
 }
 
-AO_t rt_own_threads;
 static bool still; // under rt_world_lock
 
 bool rt_world_is_still(void) {
