@@ -202,7 +202,7 @@ check "every public function is mentioned" all_mentioned
 
 # ---- The trace line -----------------------------------------------------------------------------
 
-# The format of gc/gctrace.c in one piece. Its `%s` for the goal stands for one of two texts.
+# The format of gc/gctrace.c in one piece. Its `%s` stand for one of a few texts each.
 trace_format() {
   awk '/rt_report\(/ { on = 1 }
        on { line = $0
@@ -255,7 +255,8 @@ END
   grep '^tidepool: gc ' docs/gctrace.md >"$here/trace.example"
   local pattern
   pattern="tidepool: $(grammar | escaped | sed -E 's/<goal>/([0-9.]+ MB goal|no goal)/
-    s/<cause>/(goal|forced|memory|stress)/; s/<(number|share|procs)>/[0-9]+/g
+    s/<limit>/([0-9.]+ MB limit|no limit)/; s/<states>/(, limiter)?(, disabled [0-9]+)?/
+    s/<cause>/(goal|limit|time|forced|memory|stress)/; s/<(number|markers|procs)>/[0-9]+/g
     s/<[a-z]+>/[0-9]+\\.[0-9]+/g')"
   echo "pattern: $pattern"
   cat "$here/trace.example" "$here/trace.err"
