@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// Emitting an event: included by rt.h.
+//
+// If anybody listens, rt_event records the event into the calling thread's ring. May be called
+// anywhere on any thread, pinned, with any lock and in a stopped world: it takes no lock and no
+// malloc. It may map the thread's ring.
+#ifndef TIDEPOOL_EVENTS_EMIT_H
+#define TIDEPOOL_EVENTS_EMIT_H
+
+extern AO_t rt_events_listeners; // listeners and trace files
+
+static inline bool rt_events_wanted(void) {
+  return RT_UNLIKELY(AO_load(&rt_events_listeners));
+}
+
+void rt_event_record(tide_event_kind kind, uint64_t at_ns, uint64_t duration_ns, uint64_t a,
+                     uint64_t b, const char *label);
+
+// label: copied, the first 23 bytes of it.
+static inline __attribute__((always_inline)) void
+rt_event_labelled(tide_event_kind kind, uint64_t at_ns, uint64_t duration_ns, uint64_t a,
+                  uint64_t b, const char *label) {
+  if (rt_events_wanted()) rt_event_record(kind, at_ns, duration_ns, a, b, label);
+}
+
+static inline __attribute__((always_inline)) void
+rt_event(tide_event_kind kind, uint64_t at_ns, uint64_t duration_ns, uint64_t a, uint64_t b) {
+  rt_event_labelled(kind, at_ns, duration_ns, a, b, "");
+}
+
+// Delivers what has been recorded, to the trace file and the listeners. Called after a collection,
+// by a thread that is registered, or at least could be, and holds nothing: not pinned, the world
+// running. Returns at once when another thread delivers, which then looks again before it leaves,
+// or when the call comes from a listener.
+void rt_events_drain(void);
+
+// Whether the calling thread's ring is more than half full. Who emits many events outside
+// collections then drains.
+bool rt_events_due(void);
+
+// The calling thread records nothing from here on: its ring is another's to use. It may still take
+// one again.
+void rt_events_leave(void);
+
+// For the option: starts the trace file, and says on stderr if it cannot. Not with init_lock held.
+void rt_trace_begin(const char *path);
+
+#endif
