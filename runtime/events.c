@@ -162,6 +162,7 @@ void rt_events_leave(void) {
 // The thread is gone: nobody else writes into its ring.
 void rt_events_bury(rt_thread *thread) {
   uint64_t at_ns = os_now_ns();
+  rt_event_probe(TIDE_EVENT_THREAD_END, at_ns, 0, 0, 0);
   rt_ring *ring = thread->ring;
   if (!ring) return;
   tide_event event = {TIDE_EVENT_THREAD_END, ring->thread, at_ns, 0, 0, 0, ""};

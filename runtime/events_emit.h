@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Emitting an event: included by rt.h.
 //
-// If anybody listens, rt_event records the event into the calling thread's ring. May be called
+// rt_event fires the USDT probe of its kind, which is a no-op instruction and a note in the file,
+// and then, if anybody listens, records the event into the calling thread's ring. May be called
 // anywhere on any thread, pinned, with any lock and in a stopped world: it takes no lock and no
 // malloc. It may map the thread's ring.
+//
+// Where a time would have to be read for the event alone, ask rt_events_wanted first and pass 0 if
+// they are not: the probe then has 0 too.
 #ifndef TIDEPOOL_EVENTS_EMIT_H
 #define TIDEPOOL_EVENTS_EMIT_H
+
+#ifdef TIDE_USDT
+#include <sys/sdt.h>
+#endif
 
 extern AO_t rt_events_listeners; // listeners and trace files
 
@@ -16,10 +24,28 @@ static inline bool rt_events_wanted(void) {
 void rt_event_record(tide_event_kind kind, uint64_t at_ns, uint64_t duration_ns, uint64_t a,
                      uint64_t b, const char *label);
 
+// The kind is a constant wherever this is called, so one case remains.
+static inline __attribute__((always_inline)) void
+rt_event_probe(tide_event_kind kind, uint64_t at_ns, uint64_t duration_ns, uint64_t a, uint64_t b) {
+#ifdef TIDE_USDT
+#define RT_EVENT_PROBE(NAME, name, form, a_name, b_name, help)                                     \
+  case TIDE_EVENT_##NAME:                                                                          \
+    STAP_PROBE4(tidepool, name, at_ns, duration_ns, a, b);                                         \
+    break;
+  switch (kind) {
+    TIDE_EVENT_TABLE(RT_EVENT_PROBE)
+  case TIDE_EVENTS:
+    break;
+  }
+#undef RT_EVENT_PROBE
+#endif
+}
+
 // label: copied, the first 23 bytes of it.
 static inline __attribute__((always_inline)) void
 rt_event_labelled(tide_event_kind kind, uint64_t at_ns, uint64_t duration_ns, uint64_t a,
                   uint64_t b, const char *label) {
+  rt_event_probe(kind, at_ns, duration_ns, a, b);
   if (rt_events_wanted()) rt_event_record(kind, at_ns, duration_ns, a, b, label);
 }
 

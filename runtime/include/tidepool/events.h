@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the library does, as it does it: events, for listeners in the program and for a trace file
-// that Perfetto and chrome://tracing open.
+// What the library does, as it does it: events, for listeners in the program, for a trace file that
+// Perfetto and chrome://tracing open, and as USDT probes for bpftrace, perf and gdb.
 //
 // The table below is the only list of them. While nobody listens and nothing is traced, an event
 // costs one load. Each thread records into a ring of its own, without locks; the thread that has
