@@ -20,6 +20,7 @@
 // keeps to the rules of a stopped world: no lock but pinned ones, no malloc, no stdio.
 #include "cycle.h"
 #include "engine.h"
+#include "event_text.h"
 #include "external.h"
 #include "hooks.h"
 #include "idle.h"
@@ -405,4 +406,5 @@ const rt_client rt_client_calls = {
     .fork_locked = client_fork_locked,
     .fork_unlock = client_fork_unlock,
     .fork_done = client_fork_done,
+    .event_text = event_text,
 };

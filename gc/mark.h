@@ -31,6 +31,7 @@ typedef struct marker {
   bool dropped;                             // candidates, for want of room
   mark_result live;                         // what this marker marked
   uint64_t busy_ns, busy_since_ns;          // not the first's
+  uint64_t joined_at_ns, idle_at_ns;        // when it last had work; not the first's
   uint64_t round;                           // of the marking that it takes part in, see markers.c
   unsigned index;                           // among the team's markers; 0: whoever collects
   unsigned generation;                      // its thread ends when the team has another

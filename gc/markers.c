@@ -170,7 +170,7 @@ void markers_open(marker *m) {
 static void join(marker *m) { // team.lock held
   m->round = team.round;
   m->busy_ns = 0;
-  m->busy_since_ns = os_now_ns();
+  m->joined_at_ns = m->busy_since_ns = os_now_ns();
   m->live = (mark_result){0};
   m->considered = m->offered_at = m->rang_at = 0;
   m->patience = MARK_PATIENCE;
@@ -199,7 +199,8 @@ static bool wait_for_work(const marker *m) {
 bool markers_find_work(marker *m) {
   for (;;) {
     if (take(m, m, true) || steal(m)) return true;
-    m->busy_ns += os_now_ns() - m->busy_since_ns;
+    m->idle_at_ns = os_now_ns();
+    m->busy_ns += m->idle_at_ns - m->busy_since_ns;
     rt_pinned_lock_take(&team.lock);
     bool more = wait_for_work(m);
     rt_pinned_lock_give(&team.lock);
@@ -228,6 +229,8 @@ static void take_part(marker *m) { // team.lock held
   join(m);
   rt_pinned_lock_give(&team.lock);
   while (markers_find_work(m)) mark_drain_shared(m);
+  // Not the wait for the others' end.
+  rt_event(TIDE_EVENT_MARKER, m->joined_at_ns, m->idle_at_ns - m->joined_at_ns, tide_gc_cycle(), 0);
   mark_stack_shrink(m);
   rt_pinned_lock_take(&team.lock);
 }
@@ -242,6 +245,7 @@ static void *marker_main(void *argument) {
     else
       wait_for_bell();
   rt_pinned_lock_give(&team.lock);
+  rt_events_leave();
   AO_fetch_and_sub1(&rt_own_threads);
   marker_unmake(m);
   return NULL;

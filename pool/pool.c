@@ -264,7 +264,8 @@ static void rotate(const tide_cycle *cycle, void *arg) {
   pool->victim = primary_of(pool);
   pool->victim_empty = 0;
   pool->primary = (AO_t)&no_shards;
-  pool->counts[ROTATION]++;
+  uint64_t rotations = ++pool->counts[ROTATION];
+  rt_event_labelled(TIDE_EVENT_ROTATE, cycle->stopped_at_ns, 0, rotations, 0, pool->name);
 }
 
 tide_pool *tide_pool_create(const tide_pool_options *options) {

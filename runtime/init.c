@@ -98,6 +98,7 @@ void rt_fatal(const char *format, ...) {
 // ---- Fork -----------------------------------------------------------------------------------
 
 static void before_fork(void) {
+  rt_events_before_fork(); // a listener may make any call, tide_init among them
   pthread_mutex_lock(&init_lock);
   if (!rt_initialised()) return;
   rt_client_calls.fork_prepare();
@@ -106,11 +107,7 @@ static void before_fork(void) {
   rt_client_calls.fork_locked();
 }
 
-static void after_fork(bool in_child) {
-  if (!rt_initialised()) {
-    pthread_mutex_unlock(&init_lock);
-    return;
-  }
+static void give_back(bool in_child) {
   rt_client_calls.fork_unlock(in_child);
   if (in_child) {
     rt_threads_after_fork();
@@ -119,7 +116,12 @@ static void after_fork(bool in_child) {
   rt_procs_unlock();
   rt_world_unlock_for_fork();
   rt_client_calls.fork_done();
+}
+
+static void after_fork(bool in_child) {
+  if (rt_initialised()) give_back(in_child);
   pthread_mutex_unlock(&init_lock);
+  rt_events_after_fork(in_child);
 }
 
 static void in_parent(void) {

@@ -6,10 +6,12 @@
 //   - pinned sections: steps in which the calling thread is not stopped (below);
 //   - enumeration of the roots of a stopped world (roots.c);
 //   - processors (proc.c), memory and time from the system (os.c), what control groups allow
-//     (cgroup.c), the options in force.
+//     (cgroup.c), the options in force;
+//   - events: what a room has to say to listeners, traces and probes (events_emit.h, events.c).
 //
 // Lock order, outermost first:
-//   the client's cycle and hook locks > rt_world_lock > proc lock > the client's heap locks.
+//   events > init_lock > the client's cycle and hook locks > rt_world_lock > proc lock > the
+//   client's heap locks.
 // Two classes of locks exist. A *pinned* lock is only ever taken by a thread that cannot be
 // stopped: inside a pinned section, holding rt_world_lock, or not yet on the registry. So none is
 // held while the world is stopped. Every other lock may be held by a stopped thread; a thread that
@@ -82,6 +84,7 @@ typedef struct rt_thread {
   int block_depth;           // nesting of tide_blocking and tide_active
   unsigned slow_allocations; // so far
   void *client;              // the collector's part of the thread
+  struct rt_ring *ring;      // of its events; NULL: it has had none. For who buries the thread
 
   struct rt_thread *next; // registry, under rt_world_lock
   struct rt_thread *prev;
@@ -243,6 +246,8 @@ typedef struct rt_client {
   void (*fork_locked)(void);
   void (*fork_unlock)(bool in_child);
   void (*fork_done)(void);
+  // What an event's number (0: a, 1: b) means, in words; NULL: it is a number.
+  const char *(*event_text)(tide_event_kind kind, int which, uint64_t value);
 } rt_client;
 
 extern const rt_client rt_client_calls;
@@ -324,5 +329,7 @@ int os_cgroup_cpus(const char *root);              // of the tightest quota, rou
 // CPUs that the process may use at the same time, by affinity and quota, at least 1. Looked up by
 // initialisation and the same from then on.
 int os_cpus_usable(void);
+
+#include "events_emit.h"
 
 #endif

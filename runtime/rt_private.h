@@ -34,6 +34,27 @@ void rt_world_unlock_for_fork(void);
 void rt_world_enter_blocked(rt_thread *self); // when it returns, no stop signal is on its way
 void rt_world_leave_blocked(rt_thread *self); // waits for the pause, if any, to end
 
+// events.c
+//
+// Who holds the events empties the rings, and has the trace file. A thread that calls a listener
+// holds them: for it these two do nothing.
+void rt_events_hold(void);
+bool rt_events_hold_within(uint64_t ns); // false: it did not get them
+void rt_events_give(void);
+bool rt_events_in_listener(void); // the calling thread
+// One more that events are recorded for. False: no memory to deliver them with.
+bool rt_events_listen(void);
+void rt_events_unlisten(void);
+void rt_events_deliver(bool to_listeners); // held: what is in the rings now
+void rt_events_bury(rt_thread *thread);    // it has ended, and the caller speaks for it
+void rt_events_before_fork(void);
+void rt_events_after_fork(bool in_child);
+
+// trace.c
+// The events are held in all of these.
+void rt_trace_events(const tide_event *events, size_t count); // nothing, when nothing is traced
+void rt_trace_after_fork(void);                               // in the child
+
 // segments.c
 void rt_segments_refresh(void);    // reads the loader's list if it has changed
 bool rt_segments_still_true(void); // world stopped: loader at rest, list as it was read?

@@ -124,6 +124,7 @@ static tide_status attach_self(void) {
   pthread_mutex_unlock(&rt_world_lock);
   rt_proc_acquire(self);
   rt_client_calls.thread_allow(self, true);
+  rt_event(TIDE_EVENT_THREAD_START, os_now_ns(), 0, 0, 0);
   return TIDE_OK;
 }
 
@@ -133,6 +134,7 @@ tide_status rt_thread_attach_self(void) {
     return rt_error_set(TIDE_ERR_STATE, "the thread is at its end");
   int cancellable = rt_cancel_disable();
   tide_status status = attach_self();
+  if (RT_UNLIKELY(rt_events_due())) rt_events_drain(); // a program may do nothing but make threads
   rt_cancel_restore(cancellable);
   return status;
 }
@@ -152,6 +154,8 @@ static void detach_self(rt_thread *self) {
   pthread_mutex_lock(&rt_world_lock);
   rt_client_calls.thread_detach(self, false);
   remove_from_registry(self);
+  rt_event(TIDE_EVENT_THREAD_END, os_now_ns(), 0, 0, 0);
+  rt_events_leave();
   rt_self_ = NULL;
   retire_record(self);
   pthread_mutex_unlock(&rt_world_lock);
@@ -169,6 +173,7 @@ void rt_thread_bury(rt_thread *thread) {
   if (thread->proc) rt_proc_release(thread);
   rt_client_calls.thread_detach(thread, false);
   remove_from_registry(thread);
+  rt_events_bury(thread);
   retire_record(thread);
 }
 

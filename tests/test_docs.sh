@@ -104,7 +104,7 @@ extract() {
 run_block() { # run_block N: compiles it, runs it, compares
   local base=$here/blocks/$1 status=0
   build "$base.exe" "$base.c" || return 1
-  timeout 20 "$base.exe" >"$base.said" 2>"$base.err" </dev/null || status=$?
+  (cd "$here" && timeout 20 "$base.exe" >"$base.said" 2>"$base.err" </dev/null) || status=$?
   if [ "$status" -ne 0 ]; then
     echo "exit status $status"
     cat "$base.said" "$base.err"
@@ -183,6 +183,37 @@ same_options() {
   diff "$here/options.have" "$here/options.want"
 }
 check "docs/options.md has the table of options.h" same_options
+
+# ---- Events -------------------------------------------------------------------------------------
+
+print_events() {
+  cat >"$here/events.c" <<'END'
+#include <stdio.h>
+#include <tidepool/events.h>
+
+enum form { SPAN, INSTANT, COUNTER };
+
+static void row(const char *name, enum form form, const char *a, const char *b, const char *help) {
+  static const char *const forms[] = {"span", "instant", "counter"};
+  printf("| `%s` | %s |%s%s |%s%s | %s |\n", name, forms[form], *a ? " " : "", a, *b ? " " : "", b,
+         help);
+}
+
+int main(void) {
+#define ROW(NAME, name, form, a, b, help) row(#name, form, a, b, help);
+  TIDE_EVENT_TABLE(ROW)
+  return 0;
+}
+END
+  build "$here/events" "$here/events.c" && "$here/events"
+}
+
+same_events() {
+  print_events >"$here/events.want" || { cat "$here/events.want" && return 1; }
+  grep '^| `' docs/events.md >"$here/events.have"
+  diff "$here/events.have" "$here/events.want"
+}
+check "docs/events.md has the table of events.h" same_events
 
 # ---- Public functions ---------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ provided() {
     gcc | g++ | clang | meson | pkg-config | clang-format) command -v "$1" >/dev/null ;;
     ninja-build) command -v ninja >/dev/null ;;
     libc6-dev) [ -e /usr/include/stdio.h ] ;;
+    systemtap-sdt-dev) find /usr/include -path '*/sys/sdt.h' | grep -q . ;;
     libatomic-ops-dev) pkg-config --exists atomic_ops 2>/dev/null ;;
     libjansson-dev) pkg-config --exists jansson 2>/dev/null ;;
     libgc-dev) pkg-config --exists bdw-gc 2>/dev/null ;;

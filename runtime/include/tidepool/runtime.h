@@ -117,4 +117,7 @@ TIDE_API tide_status tide_roots_remove(const void *lo, const void *hi);
 #ifdef __cplusplus
 }
 #endif
+
+#include <tidepool/events.h>
+
 #endif
