@@ -30,6 +30,7 @@ static RT_COLD void *ask_oom_handler(size_t size) {
   tide_oom_handler handler = oom_handler;
   void *arg = oom_arg;
   hooks_unlock();
+  rt_event(TIDE_EVENT_OUT_OF_MEMORY, os_now_ns(), 0, size, 0);
   rt_error_set(TIDE_ERR_MEMORY, "no memory for an object of %zu bytes", size);
   return handler ? handler(size, arg) : NULL;
 }
@@ -52,6 +53,7 @@ static void *allocate(const char *what, size_t size, size_t alignment, tide_kind
     // Often enough to come from every depth of a recursion between two collections.
     if (++self->slow_allocations % 16 == 0) rt_clear_stack_below(self);
     if (limited) limit_note();
+    if (RT_UNLIKELY(rt_events_wanted() && rt_events_due())) rt_events_drain();
     return object;
   }
   if (!cycle_disabled()) {

@@ -209,6 +209,28 @@ uint64_t cycle_last_start_ns(void) {
   return AO_load(&last_start_ns);
 }
 
+// All from the cycle's own numbers, in the order in which they ended: who listens sees what the
+// statistics say.
+static void emit_events(const tide_cycle *c) {
+  uint64_t at_ns = c->start_at_ns, number = c->number;
+  rt_event(TIDE_EVENT_HEAP, at_ns, 0, c->heap_start_bytes + c->external_bytes, c->goal_bytes);
+  rt_event(TIDE_EVENT_MEMORY, at_ns, 0, c->total_bytes, limit_meant(c->limit_bytes));
+  rt_event(TIDE_EVENT_EXTERNAL, at_ns, 0, c->external_bytes, 0);
+  rt_event(TIDE_EVENT_SWEEP_REST, at_ns, c->sweep_ns, number, 0);
+  at_ns = c->stopped_at_ns - c->stop_ns;
+  rt_event(TIDE_EVENT_STOP, at_ns, c->stop_ns, number, c->threads_stopped);
+  at_ns += c->stop_ns;
+  rt_event(TIDE_EVENT_HOOKS, at_ns, c->hooks_ns, number, 0);
+  at_ns += c->hooks_ns;
+  rt_event(TIDE_EVENT_MARK, at_ns, c->mark_ns, c->live_bytes, c->live_objects);
+  at_ns += c->mark_ns;
+  rt_event(TIDE_EVENT_FINISH, at_ns, c->end_ns, number, 0);
+  at_ns += c->end_ns;
+  uint64_t live_bytes = c->live_bytes + external_bytes();
+  rt_event(TIDE_EVENT_HEAP, at_ns, 0, live_bytes, c->next_goal_bytes);
+  rt_event(TIDE_EVENT_CYCLE, c->start_at_ns, at_ns - c->start_at_ns, number, c->cause);
+}
+
 static void collect_locked(rt_thread *self, tide_cause cause) {
   static const engine_calls calls = {on_stopped, on_marked};
   uint64_t began_ns = os_now_ns();
@@ -224,6 +246,7 @@ static void collect_locked(rt_thread *self, tide_cause cause) {
   now.end_ns = stage_ns();
   now.pause_ns = stage_began_ns - now.stopped_at_ns + now.stop_ns;
   remember();
+  emit_events(&now);
   if (rt_options.gctrace)
     gctrace_print(&now, os_now_ns() - rt_started_at_ns(), history.data.cpu_ns, AO_load(&disabled));
 }
@@ -244,6 +267,7 @@ static RT_NOINLINE void collect(rt_thread *self, const cycle_reason *reason) {
   cycle_unlock();
   if (due) run_end_hooks(&done);
   if (due) idle_start();
+  if (rt_events_wanted()) rt_events_drain();
   rt_cancel_restore(cancellable);
 }
 

@@ -348,6 +348,14 @@ enum {
   SWEEP_STEP = 64
 }; // blocks that one allocation sweeps at the most before it takes new memory
 
+// Sweeping on the way of an allocation, as an event.
+typedef struct sweep_span {
+  uint64_t began_ns; // 0: nobody listens
+  unsigned blocks;   // that this thread had swept by then
+} sweep_span;
+sweep_span sweep_begin(void);
+void sweep_end(sweep_span span);
+
 void sweep_block(size_list *list, heap_block *block); // list's lock held; or the world stopped
 bool block_has_room(const heap_block *block);
 bool block_is_empty(const heap_block *block);

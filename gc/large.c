@@ -92,6 +92,7 @@ static void format_large(block_index first, size_t blocks, size_t bytes, tide_ki
 // Free runs first; then what sweeping yields, a bounded part of it; then new memory; and when there
 // is none, what the rest of the sweep yields. heap_lock held, given up in between.
 static block_index take(size_t blocks, size_t alignment, bool *zeroed) {
+  sweep_span span = sweep_begin();
   block_index first = heap_take_blocks(blocks, alignment, false, zeroed);
   for (unsigned steps = 0; !first && steps < SWEEP_STEP && sweep_large(8); steps += 8)
     first = heap_take_blocks(blocks, alignment, false, zeroed);
@@ -102,6 +103,7 @@ static block_index take(size_t blocks, size_t alignment, bool *zeroed) {
     first = heap_take_blocks(blocks, alignment, true, zeroed);
     if (!more) break;
   }
+  sweep_end(span);
   return first;
 }
 

@@ -101,9 +101,13 @@ static uint64_t enter(rt_thread *self) {
 }
 
 static void leave(rt_thread *self) {
-  bool was = AO_load(&active);
-  AO_store(&active, state.active);
-  if (state.active && !was) AO_fetch_and_add1(&episodes);
+  bool was = AO_load(&active), is = state.active;
+  AO_store(&active, is);
+  if (is && !was) AO_fetch_and_add1(&episodes);
+  if (RT_UNLIKELY(is && !was))
+    rt_event(TIDE_EVENT_LIMITER_BEGIN, state.held_at_ns, 0, total(), pace_soft_limit());
+  if (RT_UNLIKELY(was && !is))
+    rt_event(TIDE_EVENT_LIMITER_END, os_now_ns(), 0, total(), pace_soft_limit());
   rt_pinned_lock_give(&lock);
   rt_unpin(self);
 }

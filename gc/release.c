@@ -25,6 +25,7 @@ typedef struct walk {
   block_index below; // what lies from here on upwards has been looked at
   block_index last;  // the last block of a free run; a hint
   bool refused;      // the system did not take a piece
+  size_t gone;       // blocks given back
 } walk;
 
 // ---- Free blocks ----------------------------------------------------------------------------
@@ -73,18 +74,20 @@ static bool step(rt_thread *self, walk *w) {
     for (size_t i = 0; gone && i < blocks; i++) heap.blocks[at + i].dirty = 0;
     heap_give_part(at, blocks); // those still dirty stay so
     w->refused = !gone;
+    if (gone) w->gone += blocks;
   }
   rt_pinned_lock_give(&heap.lock);
   rt_unpin(self);
   return more;
 }
 
-// False: the system refused.
-static bool release_units(rt_thread *self, size_t unit, size_t keep) {
+// False: the system refused. Adds what was given back to *gone.
+static bool release_units(rt_thread *self, size_t unit, size_t keep, size_t *gone) {
   // The frontier may advance meanwhile; what comes after it is not old memory.
   block_index end = (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
   walk w = {.unit = unit, .keep = keep, .below = end - end % (block_index)unit};
   while (step(self, &w)) continue;
+  *gone += w.gone;
   return !w.refused;
 }
 
@@ -171,8 +174,14 @@ void heap_release(rt_thread *self, size_t keep_bytes, bool exactly) {
   if (keep_bytes && !keep) keep = 1;
   if (keep && !exactly) look_at_huge_pages(self);
   if (keep && AO_load(&refused)) return;
-  bool taken = release_units(self, HEAP_HUGE_BLOCKS, keep);
-  if (taken && go_on(self, keep, exactly)) taken = release_units(self, 1, keep);
+  uint64_t began_ns = rt_events_wanted() ? os_now_ns() : 0, absent = AO_load(&heap.absent_pages);
+  size_t gone = 0;
+  bool taken = release_units(self, HEAP_HUGE_BLOCKS, keep, &gone);
+  if (taken && go_on(self, keep, exactly)) taken = release_units(self, 1, keep, &gone);
   AO_store(&refused, !taken);
   if (taken && !keep) release_inside_blocks(self);
+  uint64_t pages = !keep ? AO_load(&heap.absent_pages) - absent : 0; // of blocks in use
+  uint64_t bytes = gone * HEAP_BLOCK_BYTES + pages * HEAP_PAGE_BYTES;
+  if (bytes)
+    rt_event(TIDE_EVENT_RELEASE, began_ns, began_ns ? os_now_ns() - began_ns : 0, bytes, 0);
 }

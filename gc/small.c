@@ -359,6 +359,7 @@ static bool next_run_in_block(heap_local *local, unsigned size_class, tide_kind 
 
 static bool own_block(heap_local *local, unsigned size_class, tide_kind kind) {
   size_list *list = &heap.lists[kind][size_class];
+  sweep_span span = sweep_begin();
   rt_pinned_lock_take(&list->lock);
   heap_block *block = next_with_room(list);
   if (block) {
@@ -369,8 +370,9 @@ static bool own_block(heap_local *local, unsigned size_class, tide_kind kind) {
   rt_pinned_lock_give(&list->lock);
   if (!block) {
     block = fresh_block(local, size_class, kind);
-    if (!block) return false;
   }
+  sweep_end(span);
+  if (!block) return false;
   tide_run *run = &local->cache.runs[kind][size_class];
   set_run(local, run, block_index_of(block), 0, 0);
   return true;

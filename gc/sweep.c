@@ -17,6 +17,19 @@ static void poison_slots(const heap_block *block, uint32_t first, AO_t freed) {
   }
 }
 
+__thread unsigned sweep_blocks __attribute__((tls_model("initial-exec")));
+
+sweep_span sweep_begin(void) {
+  return (sweep_span){rt_events_wanted() ? os_now_ns() : 0, sweep_blocks};
+}
+
+void sweep_end(sweep_span span) {
+  unsigned blocks = sweep_blocks - span.blocks;
+  if (!blocks) return;
+  rt_event(TIDE_EVENT_SWEEP, span.began_ns, span.began_ns ? os_now_ns() - span.began_ns : 0, blocks,
+           0);
+}
+
 void sweep_block(size_list *list, heap_block *block) {
   if (!block_unswept(block)) return; // a look at one of its objects has swept it
   AO_t *bits = small_bits(block_index_of(block));
@@ -32,6 +45,7 @@ void sweep_block(size_list *list, heap_block *block) {
     bits[1] = 0;
   }
   AO_fetch_and_add(&heap.freed_slots[block->size_class], freed_slots);
+  sweep_blocks++;
 }
 
 bool block_is_empty(const heap_block *block) {
@@ -63,6 +77,7 @@ bool sweep_large(unsigned steps) {
   const block_index *unswept = &heap.large[large_unswept_list()];
   for (; steps && *unswept; steps--) {
     heap_block *block = &heap.blocks[*unswept];
+    sweep_blocks += block->run;
     AO_t *bits = block->large_bits;
     large_unlink(block);
     if (bits[1] & 1) {

@@ -359,7 +359,7 @@ static bool map_batch(void) {
   batch *b = os_map(sizeof *b);
   if (!b) return false;
   // Release: pairs with the acquire in rt_events_deliver.
-  if (!AO_compare_and_swap_release(&the_batch, 0, (AO_t)b)) os_unreserve(b, sizeof *b);
+  if (!AO_compare_and_swap_release(&the_batch, 0, (AO_t)b)) os_unmap(b, sizeof *b);
   return true;
 }
 

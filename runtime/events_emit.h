@@ -68,7 +68,7 @@ bool rt_events_due(void);
 // one again.
 void rt_events_leave(void);
 
-// For the option: starts the trace file, and says on stderr if it cannot. Not with init_lock held.
-void rt_trace_begin(const char *path);
+// tide_trace_start for a thread that need not be registered. Not with init_lock held.
+tide_status rt_trace_start(const char *path);
 
 #endif

@@ -154,12 +154,26 @@ static tide_status start(void) {
   return rt_threads_init();
 }
 
+// The file that the option names. One that cannot be made is a bad value like any other. The lock
+// of the events is outside init_lock.
+static tide_status begin_trace(tide_status so_far) {
+  char before[sizeof message];
+  memcpy(before, message, sizeof before);
+  if (rt_trace_start(rt_options.trace) == TIDE_OK) return so_far;
+  char why[sizeof message];
+  memcpy(why, message, sizeof why);
+  const char *also = so_far == TIDE_OK ? "" : before;
+  return rt_error_set(TIDE_ERR_OPTION, "%.190s%soption trace: %.190s; nothing is traced", also,
+                      *also ? "; also " : "", why);
+}
+
 // Returns whether the library runs; *status is what tide_init says.
 static bool initialise(const tide_options *options, tide_status *status) {
   int cancellable = rt_cancel_disable();
   pthread_mutex_lock(&init_lock);
   *status = TIDE_OK;
-  if (!rt_initialised()) {
+  bool first = !rt_initialised();
+  if (first) {
     *status = rt_options_resolve(options, &rt_options);
     rt_options_settle();
     tide_status started = start();
@@ -174,6 +188,7 @@ static bool initialise(const tide_options *options, tide_status *status) {
                              field);
   }
   pthread_mutex_unlock(&init_lock);
+  if (first && rt_initialised() && rt_options.trace) *status = begin_trace(*status);
   rt_cancel_restore(cancellable);
   return rt_initialised();
 }

@@ -310,7 +310,7 @@ static tide_status start_held(const char *path) {
   return begin_file();
 }
 
-static tide_status start(const char *path) {
+tide_status rt_trace_start(const char *path) {
   int cancellable = rt_cancel_disable();
   rt_events_hold();
   tide_status status = start_held(path);
@@ -320,11 +320,7 @@ static tide_status start(const char *path) {
 }
 
 tide_status tide_trace_start(const char *path) {
-  return rt_enter("tide_trace_start") ? start(path) : TIDE_ERR_STATE;
-}
-
-void rt_trace_begin(const char *path) {
-  if (start(path) != TIDE_OK) rt_report("%s", tide_error_message());
+  return rt_enter("tide_trace_start") ? rt_trace_start(path) : TIDE_ERR_STATE;
 }
 
 static tide_status stop_held(void) {

@@ -1077,7 +1077,7 @@ END_TEST
 
 static void trace_to_a_full_device(void *arg) {
   init_with(OPTIONS(o.gc_percent = -1));
-  rt_trace_begin("/dev/full");
+  if (tide_trace_start("/dev/full") != TIDE_ERR_SYSTEM) _exit(2);
   emit(1, 0);
   rt_events_drain();
   tide_collect();
