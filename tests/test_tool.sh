@@ -71,10 +71,12 @@ is_json() {
 
 # ---- Help ------------------------------------------------------------------------------------
 
-listed() { exits 0 && lines err 0 && has out forced && has out period && has out bench; }
+listed() {
+  exits 0 && lines err 0 && has out forced && has out period && has out knobs && has out bench
+}
 run --help
 check "--help lists the commands" listed
-for command in forced period; do
+for command in forced period knobs; do
   described() { exits 0 && lines err 0 && has out "Usage: tidepool $command" && has out --out=DIR; }
   run "$command" --help
   check "$command --help" described
@@ -84,8 +86,8 @@ check "--version" matches out '^tidepool [0-9]+\.[0-9]+\.[0-9]+$'
 
 # ---- Bad usage -------------------------------------------------------------------------------
 
-usage "no command" "commands: forced, period, bench"
-usage "unknown command" "unknown command 'tides'; commands: forced, period, bench" tides
+usage "no command" "commands: forced, period, knobs, bench"
+usage "unknown command" "unknown command 'tides'; commands: forced, period, knobs, bench" tides
 usage "option in place of a command" "unknown option '--procs'" --procs 2
 usage "unknown option" "unknown option '--waves'; accepted: --procs" forced --waves
 usage "argument too many" "unexpected argument 'extra'" forced extra
@@ -101,6 +103,16 @@ usage "unknown engine" "--engine: 'steam' is not accepted; accepted: native" for
 usage "unknown format" "--format: 'xml' is not accepted; accepted: table,csv,json" \
   forced --format xml
 usage "two modes" "exclude each other" period --quick --full
+usage "two modes of knobs" "exclude each other" knobs --quick --full
+usage "limit that is no size" "--limits: 'x' is not a size from 1MiB to 1TiB" knobs --limits x
+check "  or a word" has err "or off"
+usage "hole in a list of limits" "--limits: '' is not a size" knobs --limits 40MiB,,off
+usage "negative percent" "--percents: '-5' is not a whole number from 1 to 1000000 or off" \
+  knobs --percents -5
+usage "percent and a word" "--percents: '100off' is not a whole number" knobs --percents 100off
+usage "percent off alone" "--percents: 'off' is accepted only beside --limits" knobs --percents off
+usage "percent off without a limit" "--percents: 'off' is accepted only beside --limits" \
+  knobs --percents off --limits off
 usage "line break in a value" "is not accepted" forced --format $'ta\nble'
 
 # ---- The environment -------------------------------------------------------------------------
@@ -178,6 +190,47 @@ run period --live 4MiB --rates 400 --ratios 0.5 --bursts 4 --workers 8
 check "period prints a table" titled
 check "  and how phases are chosen" has out "phases of the collection period"
 
+# ---- knobs -----------------------------------------------------------------------------------
+
+tiny=(--live 8MiB --rates 400 --gaps "20,50" --bursts 4 --workers 8)
+run knobs "${tiny[@]}" --percents "100,400" --limits "12MiB,off" --format json
+seven_rows() { exits 0 && lines err 0 && lines out 7; } # 100 and no limit is measured once
+check "knobs --format json" seven_rows
+check "  is JSON lines" is_json "$dir/out"
+times() { [ "$(grep -cF -- "$1" "$dir/out")" -eq "$2" ]; }
+fields() {
+  local field
+  for field in gc_percent memory_limit rate_mb_s gap_ms gc_period_ms expected_period_ms \
+    gap_over_period predicted measured error collections_by_goal collections_by_limit paused_share \
+    limiter_active limiter_episodes; do
+    times "\"$field\": " 6 || return 1
+  done
+  times '"phases": ' 7 # also in the summary
+}
+check "  has the promised fields" fields
+named() {
+  times '"gc_percent": 400, "memory_limit": null' 2 &&
+    times '"gc_percent": 100, "memory_limit": null' 2 &&
+    times '"gc_percent": 100, "memory_limit": 12582912' 2
+}
+check "  each row names its setting" named
+by_goal() { [ "$(grep '"memory_limit": null' "$dir/out" | grep -c '_by_limit": 0,')" -eq 4 ]; }
+check "  no limit, no collection by it" by_goal
+by_limit() { [ "$(grep '"memory_limit": 1' "$dir/out" | grep -c '_by_limit": [1-9]')" -eq 2 ]; }
+check "  the limit makes collections" by_limit
+summary() { tail -n 1 "$dir/out" | grep -q '"summary": true, "configs": 6, "max_abs_error": '; }
+check "  and a summary" summary
+
+off() { exits 0 && lines out 3 && matches out '^knobs,native,[0-9]+,,67108864,'; }
+run knobs "${tiny[@]}" --percents off --limits 64MiB --format csv
+check "knobs with percent off beside a limit" off
+
+titled() { exits 0 && lines err 0 && has out "knobs: native engine" && has out "hit rate"; }
+run knobs "${tiny[@]}" --percents 400 --limits 12MiB
+check "knobs prints a table" titled
+check "  with the limit as a size" matches out '^ +100  12 MiB +400 '
+check "  and what a setting does to a pool" has out "400 MB/s, a burst every 50 ms, hit rate: "
+
 # ---- Where results go ------------------------------------------------------------------------
 
 run forced "${small[@]}" --out "$dir/new/place"
@@ -230,6 +283,12 @@ status=0
 timeout --preserve-status -s TERM 5 "$tool" period --live 4MiB --rates 50 --ratios 1.5 \
   --bursts 10000 >"$dir/out" 2>"$dir/err" </dev/null || status=$?
 check "a signal ends the run with what there is" partial
+
+status=0
+timeout --preserve-status -s INT 5 "$tool" knobs --percents 25 --gaps 100 --bursts 10000 \
+  >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+partial() { exits 130 && lines err 0 && has out "Partial result"; }
+check "Ctrl-C ends knobs with what there is" partial
 
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
   TERM=xterm timeout 120 script -qec "'$tool' period --live 8MiB --rates 200 --ratios 1.5 \

@@ -27,6 +27,7 @@ typedef struct command {
 // Defined by the files of the commands, listed in main.c.
 int forced_run(int argc, char **argv);
 int period_run(int argc, char **argv);
+int knobs_run(int argc, char **argv);
 int bench_run(int argc, char **argv);
 
 // "tidepool", or "tidepool COMMAND" while one runs; stands before every message.

@@ -5,13 +5,14 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <tidepool.h>
 
-enum { KEPT = 8192 };
+enum { KEPT = 65536 };
 
 typedef struct entry {
   uint64_t start_ns;
+  uint64_t goal_bytes; // that it started under
   uint64_t live_bytes; // 0 until marking is done
+  tide_cause cause;
 } entry;
 
 struct cycle_log {
@@ -24,9 +25,10 @@ struct cycle_log {
 
 static void log_start(const tide_cycle *cycle, void *arg) {
   cycle_log *log = arg;
-  log->ring[log->count % KEPT] = (entry){.start_ns = cycle->start_at_ns};
+  log->ring[log->count % KEPT] = (entry){
+      .start_ns = cycle->start_at_ns, .goal_bytes = cycle->goal_bytes, .cause = cycle->cause};
   log->count++;
-  if (cycle->cause != TIDE_CAUSE_GOAL) log->unpaced++;
+  if (cycle->cause != TIDE_CAUSE_GOAL && cycle->cause != TIDE_CAUSE_LIMIT) log->unpaced++;
 }
 
 static void log_live(const tide_cycle *cycle, void *arg) {
@@ -75,14 +77,39 @@ uint64_t cycles_between(const cycle_log *log, uint64_t from_ns, uint64_t to_ns) 
   return found;
 }
 
+// The first of a range that is still there.
+static uint64_t kept_from(const cycle_log *log, uint64_t first) {
+  return log->count > KEPT && first < log->count - KEPT ? log->count - KEPT : first;
+}
+
+uint64_t cycles_caused(const cycle_log *log, tide_cause cause, uint64_t first, uint64_t last) {
+  uint64_t found = 0;
+  for (uint64_t i = kept_from(log, first + 1); i <= last && i < log->count; i++)
+    if (log->ring[i % KEPT].cause == cause) found++;
+  return found;
+}
+
 double cycles_period_ns(const cycle_log *log, uint64_t first, uint64_t last) {
-  if (log->count - first > KEPT || last <= first) return NAN;
+  first = kept_from(log, first);
+  if (last <= first || last >= log->count) return NAN;
   uint64_t time = cycles_start_ns(log, last) - cycles_start_ns(log, first);
   return (double)time / (double)(last - first);
 }
 
+double cycles_growth_bytes(const cycle_log *log, uint64_t first, uint64_t last) {
+  first = kept_from(log, first);
+  if (last <= first || last >= log->count) return NAN;
+  double sum = 0;
+  for (uint64_t i = first; i < last; i++) {
+    double live = (double)log->ring[i % KEPT].live_bytes;
+    sum += fmax((double)log->ring[(i + 1) % KEPT].goal_bytes - live, 0);
+  }
+  return sum / (double)(last - first);
+}
+
 double cycles_live_bytes(const cycle_log *log, uint64_t first, uint64_t last) {
-  if (log->count - first > KEPT || last < first || last >= log->count) return NAN;
+  first = kept_from(log, first);
+  if (last < first || last >= log->count) return NAN;
   double sum = 0;
   for (uint64_t i = first; i <= last; i++) sum += (double)log->ring[i % KEPT].live_bytes;
   return sum / (double)(last - first + 1);

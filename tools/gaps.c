@@ -147,7 +147,8 @@ static bool fill(gap_run *run, lane *l, burst_result *result) {
   l->config->used[l->phase] = false;
   double missed_by = take_nearest(run, l, phase_at(run->cycles, result->put_ns), apart);
   gap_config *c = l->config;
-  if (missed_by > fmax(1.0 / c->bursts, PHASE_TOLERANCE) && run->aims_left > 0) {
+  bool missed = !c->anywhere && missed_by > fmax(1.0 / c->bursts, PHASE_TOLERANCE);
+  if (missed && run->aims_left > 0) {
     run->aims_left--;
     c->used[l->phase] = false;
     aim(run, l);
@@ -250,4 +251,8 @@ gaps_end gaps_warm_up(gap_run *run, double limit_ns) {
   for (int i = 0; good && i < WARM_UP_BURSTS; i++) good = timed_burst(run, pool, &result);
   tide_pool_destroy(pool);
   return good ? await_cycles(run, 3, limit_ns) : GAPS_FAILED;
+}
+
+double gaps_period_ns(const gap_run *run) {
+  return recent_period_ns(run->cycles);
 }

@@ -13,6 +13,10 @@
 // gap that begins too far from any phase that is left, because the machine was busy, is not
 // measured but begun anew. Where the gaps really began is reported (phase_deviation).
 //
+// A gap of more than three periods finds nothing whenever it begins. It aims at a phase all the
+// same, but counts wherever it begins (`anywhere`): beside a period that is not much longer than a
+// burst, the phase aimed at is often missed.
+//
 // A gap lasts from the mean moment at which the workers put their items to the mean moment at which
 // they take them: a burst takes a while, and each item's own gap is from its put to its get.
 //
@@ -30,6 +34,7 @@
 typedef struct gap_config {
   double gap_ns;   // wanted
   unsigned bursts; // wanted; at most GAP_BURSTS_MAX
+  bool anywhere;   // no gap is begun anew
 
   // Results.
   unsigned begun;    // gaps begun
@@ -70,6 +75,9 @@ typedef enum gaps_end { GAPS_DONE, GAPS_INTERRUPTED, GAPS_FAILED } gaps_end;
 // Learns how long a burst takes and waits until the collections have found their pace, which takes
 // three in the log. Complains and fails when they do not come within limit_ns.
 gaps_end gaps_warm_up(gap_run *run, double limit_ns);
+
+// The collection period at the moment: mean over the last few collections.
+double gaps_period_ns(const gap_run *run);
 
 // Measures all configurations; they come with only what is wanted filled in. Complains when it
 // fails.

@@ -76,12 +76,12 @@ static const struct {
 } units[] = {{"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"B", 1}};
 enum { UNITS = sizeof units / sizeof units[0] };
 
-static double bytes_in(const char *text) {
-  const char *end = text + strlen(text);
+static double bytes_in(const char *text, const char *end) {
   double unit = 1;
   for (int i = 0; i < UNITS; i++) {
     size_t length = strlen(units[i].name);
-    if ((size_t)(end - text) <= length || strcmp(end - length, units[i].name) != 0) continue;
+    if ((size_t)(end - text) <= length || strncmp(end - length, units[i].name, length) != 0)
+      continue;
     end -= length;
     unit = units[i].bytes;
     break;
@@ -103,13 +103,38 @@ static bool in_range(const option_row *o, double value) {
   return value >= o->lowest && value <= o->highest;
 }
 
+// The end of a message that says which numbers are accepted.
+static const char *or_word(const option_row *o) {
+  static char text[64];
+  snprintf(text, sizeof text, "%s%s", o->choices ? " or " : "", o->choices ? o->choices : "");
+  return text;
+}
+
 static double one_number(const option_row *o, const char *text, const char *end) {
   bool whole = o->type != OPTION_REALS;
   double value = number_in(text, end, whole);
   if (!in_range(o, value))
-    usage_error("%s: '%.*s' is not a %s from %.12g to %.12g", label_of(o), (int)(end - text), text,
-                whole ? "whole number" : "number", o->lowest, o->highest);
+    usage_error("%s: '%.*s' is not a %s from %.12g to %.12g%s", label_of(o), (int)(end - text),
+                text, whole ? "whole number" : "number", o->lowest, o->highest, or_word(o));
   return value;
+}
+
+static double one_size(const option_row *o, const char *text, const char *end) {
+  double value = bytes_in(text, end);
+  if (in_range(o, value)) return value;
+  char lowest[32], highest[32];
+  bytes_text(lowest, sizeof lowest, o->lowest);
+  bytes_text(highest, sizeof highest, o->highest);
+  usage_error("%s: '%.*s' is not a size from %s to %s (bytes, or a number with B, KiB, MiB, GiB "
+              "or TiB)%s",
+              label_of(o), (int)(end - text), text, lowest, highest, or_word(o));
+}
+
+static double one_in_list(const option_row *o, const char *text, const char *end) {
+  size_t length = (size_t)(end - text);
+  if (o->choices && strlen(o->choices) == length && strncmp(o->choices, text, length) == 0)
+    return HUGE_VAL;
+  return o->type == OPTION_SIZES ? one_size(o, text, end) : one_number(o, text, end);
 }
 
 static numbers number_list(const option_row *o, const char *text) {
@@ -118,21 +143,10 @@ static numbers number_list(const option_row *o, const char *text) {
     const char *end = strchrnul(text, ',');
     if (list.count == NUMBERS_MAX)
       usage_error("%s: more than %d values are not accepted", label_of(o), NUMBERS_MAX);
-    list.at[list.count++] = one_number(o, text, end);
+    list.at[list.count++] = one_in_list(o, text, end);
     if (!*end) return list;
     text = end + 1;
   }
-}
-
-static uint64_t one_size(const option_row *o, const char *text) {
-  double value = bytes_in(text);
-  if (in_range(o, value)) return (uint64_t)value;
-  char lowest[32], highest[32];
-  bytes_text(lowest, sizeof lowest, o->lowest);
-  bytes_text(highest, sizeof highest, o->highest);
-  usage_error("%s: '%s' is not a size from %s to %s (bytes, or a number with B, KiB, MiB, GiB "
-              "or TiB)",
-              label_of(o), text, lowest, highest);
 }
 
 // Where the length characters at text stand in the list of choices; refuses any other word.
@@ -187,10 +201,11 @@ static void store(const option_row *o, void *settings, const char *text) {
     *(uint64_t *)field = (uint64_t)one_number(o, text, text + strlen(text));
     break;
   case OPTION_BYTES:
-    *(uint64_t *)field = one_size(o, text);
+    *(uint64_t *)field = (uint64_t)one_size(o, text, text + strlen(text));
     break;
   case OPTION_COUNTS:
   case OPTION_REALS:
+  case OPTION_SIZES:
     *(numbers *)field = number_list(o, text);
     break;
   }
@@ -270,6 +285,7 @@ static char *help_text(const option_row *o) {
 void options_parse(const options_spec *spec, void *settings, int argc, char **argv) {
   parse p = {.settings = settings, .positional = spec->positional};
   add_options(&p, spec->table, spec->count);
+  add_options(&p, spec->shared, spec->shared_count);
   add_options(&p, common_table, COMMON_OPTIONS);
 
   char *texts[OPTIONS_MAX];

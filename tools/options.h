@@ -22,6 +22,7 @@ typedef enum option_type {
   OPTION_BYTES,  // uint64_t, a number with an optional unit
   OPTION_COUNTS, // numbers, whole, separated by commas
   OPTION_REALS,  // numbers, separated by commas
+  OPTION_SIZES,  // numbers, each with an optional unit, separated by commas
 } option_type;
 
 typedef struct option_row {
@@ -32,7 +33,7 @@ typedef struct option_row {
   const char *standard; // the default as typed; NULL: the field stays zero
   double lowest;
   double highest;
-  const char *choices; // separated by commas
+  const char *choices; // separated by commas; for numbers one word, which stands for HUGE_VAL
   const char *help;
 } option_row;
 
@@ -54,6 +55,8 @@ typedef struct options_spec {
   const char *about; // what the command does, a paragraph or more for --help
   const option_row *table;
   size_t count;
+  const option_row *shared; // more of it, that several commands have; NULL: none
+  size_t shared_count;
   const option_row *positional; // an argument that is no option and may be left out; NULL: none
 } options_spec;
 

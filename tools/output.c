@@ -68,7 +68,13 @@ static void cell_text(char *text, const text_style *style, const column *c, cell
     snprintf(text, CELL_BYTES, "%s", value.text);
     break;
   case COLUMN_COUNT:
-    snprintf(text, CELL_BYTES, "%lld", (long long)value.count);
+  case COLUMN_BYTES:
+    if (value.count == COUNT_OFF)
+      strcpy(text, "off");
+    else if (c->type == COLUMN_BYTES)
+      snprintf(text, CELL_BYTES, "%s", size_text((uint64_t)value.count));
+    else
+      snprintf(text, CELL_BYTES, "%lld", (long long)value.count);
     break;
   case COLUMN_REAL:
     if (!isfinite(value.real))
@@ -153,13 +159,21 @@ static void print_csv_text(FILE *file, const char *text) {
   fputc('"', file);
 }
 
+static bool is_known(const column *c, cell value) {
+  if (c->type == COLUMN_COUNT || c->type == COLUMN_BYTES) return value.count != COUNT_OFF;
+  return c->type != COLUMN_REAL || isfinite(value.real);
+}
+
 static void print_csv_cell(FILE *file, const column *c, cell value) {
   char text[CELL_BYTES];
+  if (!is_known(c, value)) return;
   if (c->type == COLUMN_TEXT) {
     print_csv_text(file, value.text);
   } else if (c->type == COLUMN_FLAG) {
     fputs(value.flag ? "true" : "false", file);
-  } else if (c->type != COLUMN_REAL || isfinite(value.real)) {
+  } else if (c->type == COLUMN_BYTES) {
+    fprintf(file, "%lld", (long long)value.count);
+  } else {
     cell_text(text, &(text_style){0}, c, value);
     fputs(text, file);
   }
@@ -188,13 +202,15 @@ static double rounded(double value, int digits) {
 }
 
 static json_t *cell_json(const column *c, cell value) {
+  if (!is_known(c, value)) return json_null();
   switch (c->type) {
   case COLUMN_TEXT:
     return json_string(value.text);
   case COLUMN_COUNT:
+  case COLUMN_BYTES:
     return json_integer(value.count);
   case COLUMN_REAL:
-    return isfinite(value.real) ? json_real(rounded(value.real, c->digits)) : json_null();
+    return json_real(rounded(value.real, c->digits));
   case COLUMN_FLAG:
     return json_boolean(value.flag);
   case COLUMN_BAR:

@@ -17,11 +17,14 @@
 
 typedef enum column_type {
   COLUMN_TEXT,
-  COLUMN_COUNT, // whole number
+  COLUMN_COUNT, // whole number; COUNT_OFF: "off" in a table, empty in CSV, null in JSON
+  COLUMN_BYTES, // the same, a size in a table
   COLUMN_REAL,  // NAN: not known; "-" in a table, empty in CSV, null in JSON
   COLUMN_FLAG,  // yes or no
   COLUMN_BAR,   // 0 to 1 as a picture; tables only
 } column_type;
+
+#define COUNT_OFF INT64_MIN // of a setting
 
 typedef struct column {
   const char *field;   // name in CSV and JSON; NULL: in tables only

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <tidepool.h>
 
-enum { CHUNK_BYTES = 64 * 1024, PIECE_BYTES = 4096 };
+enum { PIECE_BYTES = 4096 };
 static const double late_at_once_ns = 1e6; // as much lateness is made up for without spacing
 static const double given_up_ns = 250e6;
 
@@ -76,7 +76,7 @@ static void *allocate(void *arg) {
   while (!AO_int_load(&p->stop)) {
     uint64_t at = (uint64_t)next;
     if (now_ns() < at) tide_blocking(sleep_for_chunk, &at);
-    volatile char *chunk = tide_alloc(CHUNK_BYTES);
+    volatile char *chunk = tide_alloc(PRESSURE_CHUNK_BYTES);
     if (!chunk) {
       AO_int_store(&p->failed, 1);
       return NULL;
@@ -98,7 +98,7 @@ pressure *pressure_start(double bytes_per_second) {
     complain("no memory for the allocating thread");
     return NULL;
   }
-  p->interval_ns = CHUNK_BYTES / bytes_per_second * 1e9;
+  p->interval_ns = PRESSURE_CHUNK_BYTES / bytes_per_second * 1e9;
   int error = thread_start(&p->thread, allocate, p);
   if (!error) return p;
   complain("cannot start the allocating thread: %s", strerror(error));
@@ -107,7 +107,7 @@ pressure *pressure_start(double bytes_per_second) {
 }
 
 uint64_t pressure_bytes(const pressure *p) {
-  return (uint64_t)AO_load(&p->chunks) * CHUNK_BYTES;
+  return (uint64_t)AO_load(&p->chunks) * PRESSURE_CHUNK_BYTES;
 }
 
 bool pressure_failed(const pressure *p) {

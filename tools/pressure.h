@@ -18,8 +18,10 @@ void ballast_free(ballast *b);
 
 typedef struct pressure pressure;
 
-// Starts a thread that allocates bytes_per_second in zeroed chunks of 64 KiB. Complains and returns
-// NULL when it cannot.
+enum { PRESSURE_CHUNK_BYTES = 64 * 1024 };
+
+// Starts a thread that allocates bytes_per_second in zeroed chunks. Complains and returns NULL when
+// it cannot.
 pressure *pressure_start(double bytes_per_second);
 
 // What it has allocated so far, in bytes.
