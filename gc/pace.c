@@ -119,8 +119,10 @@ uint64_t pace_soft_limit(void) {
 }
 
 bool pace_worth_a_look(uint64_t external) {
+  // Where external memory has gone, the trigger is of before.
   return gc_engine->bytes() + external >= AO_load(&trigger) ||
-         AO_load(&limit) != (AO_t)PACER_NO_LIMIT;
+         AO_load(&limit) != (AO_t)PACER_NO_LIMIT ||
+         external_least_bytes() < AO_load(&paced_external);
 }
 
 bool pace_due(rt_thread *self, size_t request, tide_cause *cause) {
