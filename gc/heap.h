@@ -153,9 +153,10 @@ extern __attribute__((visibility("hidden"))) heap_state heap;
 // A thread's part of the heap.
 typedef struct heap_local {
   tide_cache cache;                // its runs
-  AO_t claimed[TIDE_SIZE_CLASSES]; // slots that its runs have had, also those of threads before it
+  AO_t claimed[TIDE_SIZE_CLASSES]; // slots that its runs have had, also those of threads before it,
+                                   // but for those given up unused
   AO_t live_runs[TIDE_KINDS];      // a bit for each class: the run has a block
-  AO_t changes; // odd while next and limit of a run are being set; even and larger afterwards
+  AO_t changes; // odd while a run and its claimed are being set; even and larger afterwards
   uint8_t counted[TIDE_KINDS][TIDE_SIZE_CLASSES]; // the run was claimed since the last marking
   size_t uncounted_bytes;                         // claimed, and not yet in heap.bytes; modulo 2^64
   struct heap_local *next_free;
@@ -329,7 +330,7 @@ bool small_handed_out(const heap_ref *ref); // not in the unused rest of its own
 void small_hide_runs(void);
 void small_show_runs(bool sweep);
 // Adds up what threads have allocated since the start, by class. Takes no lock: what other threads
-// do meanwhile may be in it or not, of each up to a run of each class.
+// do meanwhile may be in it or not.
 void small_add_claimed(uint64_t claimed[TIDE_SIZE_CLASSES]);
 
 // ---- large.c --------------------------------------------------------------------------------
