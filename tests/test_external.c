@@ -221,7 +221,7 @@ START_TEST(external_memory_freed_after_the_marking_stays_within_the_goal) {
   ck_assert_uint_le(most, (2 * LIVE + FLOOR) * MIB);
   ck_assert_uint_le(late, (2 * LIVE + FLOOR) * MIB);
   ck_assert_uint_le(collections, WRAPPERS / (KEPT - 3) + 10);
-  ck_assert_uint_ge(collections, WRAPPERS / (LIVE + FLOOR + 3));
+  ck_assert_uint_ge(collections, WRAPPERS / (LIVE + FLOOR + 10));
 }
 END_TEST
 

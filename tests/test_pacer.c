@@ -373,7 +373,8 @@ static void must_be_monotone(uint64_t *state, const pacer *p, const pacer_memory
   more.limit_bytes = PACER_NO_LIMIT;
   MUST(pacer_goal(&more, m) >= goal);
   more = *p;
-  more.percent = (int)(p->percent + (int64_t)random_below(state, INT32_MAX - p->percent));
+  more.percent =
+      (int)(p->percent + (int64_t)random_below(state, (size_t)(INT32_MAX - (int64_t)p->percent)));
   MUST(p->percent < 0 || pacer_goal(&more, m) >= goal);
   more.percent = -1;
   MUST(pacer_goal(&more, m) >= goal);
