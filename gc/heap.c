@@ -262,6 +262,18 @@ static bool hard_limit_allows(size_t blocks) {
   return limit_hard_allows(m.used_bytes + m.free_bytes, blocks * HEAP_BLOCK_BYTES + entries);
 }
 
+bool heap_fill_block(heap_block *block) {
+  if (RT_LIKELY(!block->absent)) return true;
+  rt_pinned_lock_take(&heap.lock);
+  engine_memory m;
+  heap_memory(&m);
+  size_t more = block->absent * HEAP_PAGE_BYTES;
+  bool allowed = limit_hard_allows(m.used_bytes + m.free_bytes, more);
+  if (allowed) block_count_present(block);
+  rt_pinned_lock_give(&heap.lock);
+  return allowed;
+}
+
 block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *zeroed) {
   if (blocks > heap.reserved_blocks || !hard_limit_allows(blocks)) return 0;
   block_index at = take_free_run(blocks, alignment, zeroed);

@@ -278,6 +278,9 @@ block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *z
 void heap_give_blocks(block_index first, size_t blocks, bool dirty); // heap_lock held
 // The block, just taken, becomes one of slots: its bits will be written to. heap_lock held.
 void heap_touch_bits(block_index index);
+// A small block is going to be allocated in: its pages that were given back count again. False: the
+// hard limit does not allow it. Its class's lock is held, or nobody else has the block.
+bool heap_fill_block(heap_block *block);
 // Gives the bits of free blocks back to the system, where they fill pages. Nobody else has the
 // blocks.
 void heap_release_bits(block_index at, size_t blocks);

@@ -315,6 +315,22 @@ static heap_block *next_with_room(size_list *list) {
   return NULL;
 }
 
+// The same, counted as a whole again. Blocks whose missing pages the hard limit does not allow go
+// behind the others.
+static heap_block *next_allowed(size_list *list) {
+  block_chain refused = {0, 0};
+  heap_block *block = next_with_room(list);
+  for (unsigned steps = 0; block && !heap_fill_block(block); steps++) {
+    block->filed = heap.markings;
+    block->full = 0;
+    block->next = block->prev = 0;
+    block_append(&refused, &(block_chain){block_index_of(block), block_index_of(block)});
+    block = steps < SWEEP_STEP ? next_with_room(list) : NULL;
+  }
+  block_append(&list->partial, &refused);
+  return block;
+}
+
 static heap_block *fresh_block(heap_local *owner, unsigned size_class, tide_kind kind) {
   bool zeroed = false;
   rt_pinned_lock_take(&heap.lock);
@@ -380,9 +396,8 @@ static bool next_run_in_block(heap_local *local, unsigned size_class, tide_kind 
 static bool own_block(heap_local *local, unsigned size_class, tide_kind kind) {
   size_list *list = &heap.lists[kind][size_class];
   rt_pinned_lock_take(&list->lock);
-  heap_block *block = next_with_room(list);
+  heap_block *block = next_allowed(list);
   if (block) {
-    block_count_present(block);
     block->owner = local;
     block->lowest_freed = block->slots;
   }

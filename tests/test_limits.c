@@ -140,6 +140,31 @@ START_TEST(memory_is_never_above_the_hard_limit) {
 }
 END_TEST
 
+// Of 64 nodes one stays, so that blocks stay and most of their pages can go.
+static NOINLINE void thin_out(void) {
+  size_t i = 0;
+  for (node *n = live_list; n; n = n->next)
+    while (n->next && ++i % 64) n->next = n->next->next;
+}
+
+START_TEST(pages_given_back_inside_blocks_count_when_they_are_used_again) {
+  init_with(OPTIONS(o.gc_percent = 100));
+  ck_assert(grow_list(&live_list, 40 * MIB));
+  thin_out();
+  collect();
+  tide_collect_and_release();
+  uint64_t total = read_stats().total_bytes, most = total + 8 * MIB;
+  ck_assert_uint_lt(total, 10 * MIB);
+  tide_hard_limit_set((int64_t)most);
+  while (grow_list(&live_list, 100 << 10)) MUST(read_stats().total_bytes <= most);
+  ck_assert_uint_le(read_stats().total_bytes, most);
+  ck_assert_uint_ge(read_stats().total_bytes, most - MIB);
+  live_list = NULL;
+  collect();
+  ck_assert(grow_list(&live_list, 4 * MIB));
+}
+END_TEST
+
 START_TEST(realloc_grows_up_to_the_hard_limit) {
   static const tide_kind kinds[] = {TIDE_SCANNED, TIDE_LEAF, TIDE_UNCOLLECTABLE};
   init_with(OPTIONS(o.hard_limit = MB(64)));
@@ -359,6 +384,7 @@ int main(void) {
   tcase_add_test(hard, out_of_memory_handler_may_make_room_at_the_hard_limit);
   tcase_add_loop_test(hard, hard_limit_below_what_is_there_leaves_that_alone, 0, 3);
   tcase_add_loop_test(hard, memory_is_never_above_the_hard_limit, 0, 2);
+  tcase_add_test(hard, pages_given_back_inside_blocks_count_when_they_are_used_again);
   tcase_add_loop_test(hard, realloc_grows_up_to_the_hard_limit, 0, 3);
   suite_add_tcase(suite, hard);
   TCase *soft = tcase_create("soft");
