@@ -232,13 +232,13 @@ static void native_stats(rt_thread *self, tide_memstats *s) {
   heap_memory(&m);
   uint64_t in_blocks =
       AO_load(&heap.used_blocks) * HEAP_BLOCK_BYTES - AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES;
-  uint64_t mapped = os_mapped_bytes();
+  uint64_t stacks = mark_stack_mapped_bytes(), mapped = at_least(os_mapped_bytes(), stacks);
   s->heap_inuse = in_blocks;
   s->heap_sys = at_least((heap.committed_blocks - 1) * HEAP_BLOCK_BYTES, in_blocks + m.free_bytes);
   s->heap_idle = s->heap_sys - s->heap_inuse;
   s->heap_released = s->heap_idle - m.free_bytes;
-  s->gc_sys = heap_tables_bytes() + mark_stack_mapped_bytes();
-  s->other_sys = mapped - mark_stack_mapped_bytes();
+  s->gc_sys = heap_tables_bytes() + stacks;
+  s->other_sys = mapped - stacks;
   s->sys = s->heap_sys + s->gc_sys + s->other_sys;
 }
 

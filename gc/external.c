@@ -60,7 +60,7 @@ void tide_external_add(int64_t bytes) {
   }
   int64_t sum = (int64_t)(AO_fetch_and_add(&external.sum, (AO_t)bytes) + (AO_t)bytes);
   if (bytes >= 0) {
-    if (RT_UNLIKELY(sum > 4 * most - 1)) {
+    if (RT_UNLIKELY(sum > 4 * most)) {
       AO_fetch_and_add(&external.sum, (AO_t)-bytes);
       refuse(bytes, "not accepted: more than 2^62 bytes in all; ignored");
     } else if (RT_UNLIKELY(pace_worth_a_look((uint64_t)sum, (uint64_t)bytes))) {

@@ -253,11 +253,25 @@ static void advance(size_t more) {
   give(old, more, false);
 }
 
-// All that is mapped and not given back; a free block that is taken may be one that was.
+// All that is mapped and not given back; a free block that is taken may be one that was. Of each of
+// the tables the blocks may touch a page more than what their entries fill.
 static bool hard_limit_allows(size_t blocks) {
   engine_memory m;
   heap_memory(&m);
-  return limit_hard_allows(m.used_bytes + m.free_bytes, blocks * HEAP_BLOCK_BYTES);
+  size_t entries = blocks * (sizeof(heap_block) + 1) + 3 * os_page_bytes();
+  return limit_hard_allows(m.used_bytes + m.free_bytes, blocks * HEAP_BLOCK_BYTES + entries);
+}
+
+bool heap_fill_block(heap_block *block) {
+  if (RT_LIKELY(!block->absent)) return true;
+  rt_pinned_lock_take(&heap.lock);
+  engine_memory m;
+  heap_memory(&m);
+  size_t more = block->absent * HEAP_PAGE_BYTES;
+  bool allowed = limit_hard_allows(m.used_bytes + m.free_bytes, more);
+  if (allowed) block_count_present(block);
+  rt_pinned_lock_give(&heap.lock);
+  return allowed;
 }
 
 block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *zeroed) {

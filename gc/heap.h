@@ -153,9 +153,10 @@ extern __attribute__((visibility("hidden"))) heap_state heap;
 // A thread's part of the heap.
 typedef struct heap_local {
   tide_cache cache;                // its runs
-  AO_t claimed[TIDE_SIZE_CLASSES]; // slots that its runs have had, also those of threads before it
+  AO_t claimed[TIDE_SIZE_CLASSES]; // slots that its runs have had, also those of threads before it,
+                                   // but for those given up unused
   AO_t live_runs[TIDE_KINDS];      // a bit for each class: the run has a block
-  AO_t changes; // odd while next and limit of a run are being set; even and larger afterwards
+  AO_t changes; // odd while a run and its claimed are being set; even and larger afterwards
   uint8_t counted[TIDE_KINDS][TIDE_SIZE_CLASSES]; // the run was claimed since the last marking
   size_t uncounted_bytes;                         // claimed, and not yet in heap.bytes; modulo 2^64
   struct heap_local *next_free;
@@ -277,6 +278,9 @@ block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *z
 void heap_give_blocks(block_index first, size_t blocks, bool dirty); // heap_lock held
 // The block, just taken, becomes one of slots: its bits will be written to. heap_lock held.
 void heap_touch_bits(block_index index);
+// A small block is going to be allocated in: its pages that were given back count again. False: the
+// hard limit does not allow it. Its class's lock is held, or nobody else has the block.
+bool heap_fill_block(heap_block *block);
 // Gives the bits of free blocks back to the system, where they fill pages. Nobody else has the
 // blocks.
 void heap_release_bits(block_index at, size_t blocks);
@@ -329,7 +333,7 @@ bool small_handed_out(const heap_ref *ref); // not in the unused rest of its own
 void small_hide_runs(void);
 void small_show_runs(bool sweep);
 // Adds up what threads have allocated since the start, by class. Takes no lock: what other threads
-// do meanwhile may be in it or not, of each up to a run of each class.
+// do meanwhile may be in it or not.
 void small_add_claimed(uint64_t claimed[TIDE_SIZE_CLASSES]);
 
 // ---- large.c --------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ void limit_init(const tide_options *options) {
 
 bool limit_matters(void) {
   return pace_soft_limit() != PACER_NO_LIMIT || AO_load(&hard) != (AO_t)PACER_NO_LIMIT ||
-         AO_load(&told);
+         AO_load(&active) || AO_load(&told);
 }
 
 static uint64_t total(void) {

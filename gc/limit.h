@@ -15,7 +15,7 @@ static inline int64_t limit_told(uint64_t bytes) {
 
 void limit_init(const tide_options *options);
 
-bool limit_matters(void); // one is set, or the program is yet to be told that an episode is over
+bool limit_matters(void); // one is set, or an episode is on, or the program thinks so
 
 // Before `request` bytes more are taken, by a program that has set a limit: makes room for them as
 // far as free memory goes, and tells the program of an episode's begin or end. May call its

@@ -51,6 +51,6 @@ bool limiter_allows(limiter *l, uint64_t now_ns) {
   run_to(l, now_ns);
   if (l->ahead_ns <= LIMITER_AHEAD_NS) return true;
   l->active = true;
-  l->held_at_ns = now_ns;
+  l->held_at_ns = l->seen_ns;
   return false;
 }

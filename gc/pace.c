@@ -127,6 +127,7 @@ bool pace_is_off(void) {
 bool pace_worth_a_look(uint64_t external, uint64_t added) {
   enum { STEP_SHIFT = 16 }; // all that is mapped is added up only once in so many bytes
   if (gc_engine->bytes() + external >= AO_load(&trigger)) return true;
+  if (external_least_bytes() < AO_load(&paced_external)) return true; // the trigger is of before
   return AO_load(&limit) != (AO_t)PACER_NO_LIMIT &&
          external >> STEP_SHIFT != (external - added) >> STEP_SHIFT;
 }

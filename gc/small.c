@@ -100,7 +100,7 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   uint32_t unused = unused_slots(run), first = first_slot(run);
   rt_pinned_lock_take(&list->lock);
   set_bits(small_bits(run->block), first, first + unused, false);
-  AO_store(&local->claimed[size_class], AO_load(&local->claimed[size_class]) - unused);
+  set_run(local, run, 0, 0, 0);
   // What was claimed before the last marking is not in the heap's size (see small_show_runs).
   if (local->counted[kind][size_class]) local->uncounted_bytes -= unused * run->size;
   block->owner = NULL;
@@ -109,12 +109,16 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   rt_pinned_lock_give(&list->lock);
 }
 
-// What the next thread finds. A thread cut off by a fork may have left `changes` odd.
+// What the next thread finds. A thread cut off by a fork may have left `changes` odd, and the slots
+// of its runs stay allocated.
 static void clear_local(heap_local *local) {
   AO_store(&local->changes, (AO_load(&local->changes) + 1) & ~(AO_t)1);
   for (int kind = 0; kind < TIDE_KINDS; kind++)
-    for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
-      set_run(local, &local->cache.runs[kind][i], 0, 0, 0);
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
+      tide_run *run = &local->cache.runs[kind][i];
+      run->next = run->limit;
+      set_run(local, run, 0, 0, 0);
+    }
   memset(local->counted, 0, sizeof local->counted);
 }
 
@@ -131,22 +135,35 @@ void small_detach(rt_thread *thread, bool left_behind) {
   rt_pinned_lock_give(&locals_lock);
 }
 
-// The slots of a class that the thread has allocated and what is left of its runs. Its owner may be
-// moving next and limit: what is left is between nothing and one run.
+// Of the slots that a thread's runs have had, those that it has not allocated yet. Its owner may be
+// moving next and limit meanwhile, in which case the count is not used but for next's steps.
 static void subtract_unused(const heap_local *local, int kind, uint64_t *claimed) {
   for (AO_t runs = AO_load(&local->live_runs[kind]); runs; runs &= runs - 1) {
     int size_class = __builtin_ctzl(runs);
     const volatile tide_run *run = &local->cache.runs[kind][size_class];
     size_t left = (size_t)(run->next - run->limit), size = run->size;
-    if (left <= RUN_BYTES || left == size) claimed[size_class] -= left / size;
+    claimed[size_class] -= left / size;
+  }
+}
+
+// As the thread's runs were at one moment: so no count ever goes back.
+static void copy_claimed(const heap_local *local, uint64_t claimed[TIDE_SIZE_CLASSES]) {
+  for (unsigned tries = 0;; tries++) {
+    AO_t changes = AO_load_acquire(&local->changes);
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) claimed[i] = AO_load(&local->claimed[i]);
+    for (int kind = 0; kind < TIDE_KINDS; kind++) subtract_unused(local, kind, claimed);
+    AO_nop_read(); // the copy is complete, before the second look
+    if (changes % 2 == 0 && AO_load(&local->changes) == changes) return;
+    os_pause(tries);
   }
 }
 
 void small_add_claimed(uint64_t claimed[TIDE_SIZE_CLASSES]) {
   const heap_local *local = (const heap_local *)AO_load_acquire(&all_locals);
   for (; local; local = local->older) {
-    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) claimed[i] += AO_load(&local->claimed[i]);
-    for (int kind = 0; kind < TIDE_KINDS; kind++) subtract_unused(local, kind, claimed);
+    uint64_t of_thread[TIDE_SIZE_CLASSES];
+    copy_claimed(local, of_thread);
+    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) claimed[i] += of_thread[i];
   }
 }
 
@@ -225,18 +242,22 @@ bool block_has_room(const heap_block *block) {
 // ---- Where a run is -------------------------------------------------------------------------
 
 // Every change of a run but the inline allocator's steps through it. Another thread may want to
-// know whether a slot lies in the run (small_handed_out): it reads `changes` before and after.
+// know whether a slot lies in the run (small_handed_out), or how many slots have been claimed and
+// are left (copy_claimed): it reads `changes` before and after.
 static void set_run(heap_local *local, tide_run *run, block_index block, uint32_t slot,
                     uint32_t count) {
   AO_t changes = AO_load(&local->changes);
   AO_store(&local->changes, changes + 1);
   AO_nop_write(); // odd, before any part of the change; pairs with the acquires of the reader
+  size_t at = (size_t)(run - &local->cache.runs[0][0]);
+  AO_t *claimed = &local->claimed[at % TIDE_SIZE_CLASSES];
+  size_t left = run->next != run->limit ? unused_slots(run) : 0;
+  AO_store(claimed, AO_load(claimed) + count - left);
   run->block = block;
   run->slot = slot + count;
   char *start = block ? (char *)block_address(block) + (size_t)slot * run->size : NULL;
   run->limit = block ? start - run->size : NULL;
   run->next = block ? run->limit + (size_t)count * run->size : NULL;
-  size_t at = (size_t)(run - &local->cache.runs[0][0]);
   AO_t *live = &local->live_runs[at / TIDE_SIZE_CLASSES], bit = (AO_t)1 << at % TIDE_SIZE_CLASSES;
   AO_store(live, block ? AO_load(live) | bit : AO_load(live) & ~bit);
   AO_store_release(&local->changes, changes + 2);
@@ -292,6 +313,22 @@ static heap_block *next_with_room(size_list *list) {
     block_file(list, block);
   }
   return NULL;
+}
+
+// The same, counted as a whole again. Blocks whose missing pages the hard limit does not allow go
+// behind the others.
+static heap_block *next_allowed(size_list *list) {
+  block_chain refused = {0, 0};
+  heap_block *block = next_with_room(list);
+  for (unsigned steps = 0; block && !heap_fill_block(block); steps++) {
+    block->filed = heap.markings;
+    block->full = 0;
+    block->next = block->prev = 0;
+    block_append(&refused, &(block_chain){block_index_of(block), block_index_of(block)});
+    block = steps < SWEEP_STEP ? next_with_room(list) : NULL;
+  }
+  block_append(&list->partial, &refused);
+  return block;
 }
 
 static heap_block *fresh_block(heap_local *owner, unsigned size_class, tide_kind kind) {
@@ -350,7 +387,6 @@ static bool next_run_in_block(heap_local *local, unsigned size_class, tide_kind 
   size_t bytes = count * run->size;
   if (kind != TIDE_LEAF && !block->zeroed) memset(start, 0, bytes);
   set_run(local, run, run->block, slot, count);
-  AO_store(&local->claimed[size_class], AO_load(&local->claimed[size_class]) + count);
   local->counted[kind][size_class] = 1;
   local->uncounted_bytes += bytes;
   if (local->uncounted_bytes >= COUNT_BYTES) count_bytes(local);
@@ -361,9 +397,8 @@ static bool own_block(heap_local *local, unsigned size_class, tide_kind kind) {
   size_list *list = &heap.lists[kind][size_class];
   sweep_span span = sweep_begin();
   rt_pinned_lock_take(&list->lock);
-  heap_block *block = next_with_room(list);
+  heap_block *block = next_allowed(list);
   if (block) {
-    block_count_present(block);
     block->owner = local;
     block->lowest_freed = block->slots;
   }

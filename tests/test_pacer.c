@@ -109,6 +109,314 @@ START_TEST(goal_is_above_live_and_floor_and_monotone) {
 }
 END_TEST
 
+// ---- The formula with a limit ---------------------------------------------------------------
+
+static const struct {
+  const char *what;
+  pacer p;                         // percent, smallest heap, live, stacks, globals, external, limit
+  pacer_memory m;                  // heap, used, free
+  uint64_t request;                //
+  uint64_t limit_goal, goal, room; // wanted, as what follows
+  bool reached;
+} limit_cases[] = {
+#define M(n) ((uint64_t)(n) << 20)
+    {"no limit",
+     {100, 0, M(10), 0, 0, 0, PACER_NO_LIMIT},
+     {M(15), M(17), M(1)},
+     0,
+     PACER_NO_GOAL,
+     M(20),
+     UINT64_MAX,
+     false},
+    {"no limit, and a request for all there is",
+     {100, 0, M(10), 0, 0, 0, PACER_NO_LIMIT},
+     {UINT64_MAX, UINT64_MAX, 0},
+     UINT64_MAX,
+     PACER_NO_GOAL,
+     M(20),
+     UINT64_MAX,
+     false},
+    {"no limit, percent off",
+     {-1, 0, M(10), 0, 0, 0, PACER_NO_LIMIT},
+     {M(15), M(17), 0},
+     0,
+     PACER_NO_GOAL,
+     PACER_NO_GOAL,
+     UINT64_MAX,
+     false},
+    {"far",
+     {100, 0, M(10), 0, 0, 0, M(1024)},
+     {M(10), M(12), M(5)},
+     0,
+     M(1021),
+     M(20),
+     M(1011),
+     false},
+    {"far, percent off",
+     {-1, 0, M(10), 0, 0, 0, M(1024)},
+     {M(10), M(12), M(5)},
+     0,
+     M(1021),
+     M(1021),
+     M(1011),
+     false},
+    {"near: it is the limit that sets the goal",
+     {100, 0, M(50), 0, 0, 0, M(64)},
+     {M(60), M(62), 0},
+     0,
+     M(61),
+     M(61),
+     M(1),
+     false},
+    {"near, a request just below",
+     {100, 0, M(50), 0, 0, 0, M(64)},
+     {M(60), M(62), 0},
+     M(1) - 1,
+     M(61),
+     M(61),
+     1,
+     false},
+    {"near, one that reaches it",
+     {100, 0, M(50), 0, 0, 0, M(64)},
+     {M(60), M(62), 0},
+     M(1),
+     M(61),
+     M(61),
+     0,
+     true},
+    {"just as far as percent",
+     {100, 0, M(10), 0, 0, 0, M(23)},
+     {M(10), M(12), 0},
+     0,
+     M(20),
+     M(20),
+     M(10),
+     false},
+    {"a byte nearer",
+     {100, 0, M(10), 0, 0, 0, M(23) - 1},
+     {M(10), M(12), 0},
+     0,
+     M(20) - 1,
+     M(20) - 1,
+     M(10) - 1,
+     false},
+    {"below what is live",
+     {100, 0, M(80), 0, 0, 0, M(64)},
+     {M(90), M(92), 0},
+     0,
+     M(80),
+     M(80),
+     0,
+     true},
+    {"below what is live, of which much was freed by hand",
+     {100, 0, M(80), 0, 0, 0, M(64)},
+     {M(30), M(32), 0},
+     0,
+     M(80),
+     M(80),
+     M(31),
+     false},
+    {"live just below the limit",
+     {100, 0, M(62), 0, 0, 0, M(64)},
+     {M(62), M(63), 0},
+     0,
+     M(62),
+     M(62),
+     0,
+     true},
+    {"percent 0", {0, 0, M(10), 0, 0, 0, M(64)}, {M(10), M(12), 0}, 0, M(61), M(10), M(51), false},
+    {"a smallest heap does not count against the limit",
+     {100, M(256), M(10), 0, 0, 0, M(64)},
+     {M(10), M(12), 0},
+     0,
+     M(61),
+     M(61),
+     M(51),
+     false},
+    {"0", {100, 0, 0, 0, 0, 0, 0}, {0, 0, 0}, 0, 0, 0, 0, true},
+    {"0, with something live", {100, 0, 1000, 0, 0, 0, 0}, {1000, 2000, 0}, 0, 1000, 1000, 0, true},
+    {"1", {100, 0, 0, 0, 0, 0, 1}, {0, 0, 0}, 1, 0, 0, 0, true},
+    {"the headroom alone", {100, 0, 0, 0, 0, 0, M(1)}, {0, 0, 0}, 0, 0, 0, 0, true},
+    {"a byte more than it", {100, 0, 0, 0, 0, 0, M(1) + 1}, {0, 0, 0}, 0, 1, 1, 1, false},
+    {"INT64_MAX",
+     {100, 0, M(10), 0, 0, 0, INT64_MAX},
+     {M(10), M(12), 0},
+     0,
+     INT64_MAX - M(3),
+     M(20),
+     INT64_MAX - M(13),
+     false},
+    {"INT64_MAX, percent off",
+     {-1, 0, M(10), 0, 0, 0, INT64_MAX},
+     {M(10), M(12), 0},
+     (uint64_t)INT64_MAX,
+     INT64_MAX - M(3),
+     INT64_MAX - M(3),
+     0,
+     true},
+    {"used seen smaller than the heap",
+     {100, 0, M(50), 0, 0, 0, M(64)},
+     {M(60), M(50), 0},
+     0,
+     M(63),
+     M(63),
+     M(13),
+     false},
+    {"a request for all there is",
+     {100, 0, M(10), 0, 0, 0, M(64)},
+     {M(10), M(12), 0},
+     UINT64_MAX,
+     M(61),
+     M(20),
+     0,
+     true},
+    {"one that does not fit into the sum",
+     {100, 0, M(10), 0, 0, 0, M(64)},
+     {M(10), M(12), 0},
+     UINT64_MAX - M(1),
+     M(61),
+     M(20),
+     0,
+     true},
+    {"external bytes are live",
+     {100, 0, M(10), 0, 0, M(30), M(64)},
+     {M(45), M(47), 0},
+     0,
+     M(61),
+     M(61),
+     M(16),
+     false},
+    {"external bytes alone above the limit",
+     {100, 0, M(1), 0, 0, M(80), M(64)},
+     {M(81), M(83), 0},
+     0,
+     M(81),
+     M(81),
+     0,
+     true},
+    {"external bytes in percent's part",
+     {100, 0, M(10), 0, 0, M(20), PACER_NO_LIMIT},
+     {M(45), M(47), 0},
+     0,
+     PACER_NO_GOAL,
+     M(60),
+     UINT64_MAX,
+     false},
+    {"live and external do not fit into the sum",
+     {100, 0, UINT64_MAX, 0, 0, 1, M(64)},
+     {M(1), M(2), 0},
+     0,
+     UINT64_MAX,
+     UINT64_MAX,
+     M(61),
+     false},
+    {"all is mapped beside the heap",
+     {100, 0, M(10), 0, 0, 0, M(64)},
+     {0, UINT64_MAX, 0},
+     0,
+     M(10),
+     M(10),
+     0,
+     false},
+    {"free memory does not count",
+     {100, 0, M(10), 0, 0, 0, M(64)},
+     {M(10), M(12), M(500)},
+     0,
+     M(61),
+     M(20),
+     M(51),
+     false},
+#undef M
+};
+
+START_TEST(limit_on_a_table_of_cases) {
+  const pacer *p = &limit_cases[_i].p;
+  const pacer_memory *m = &limit_cases[_i].m;
+  const char *what = limit_cases[_i].what;
+  uint64_t request = limit_cases[_i].request;
+  uint64_t by_limit = pacer_limit_goal(p, m), goal = pacer_goal(p, m);
+  uint64_t room = pacer_limit_room(p, m, request);
+  ck_assert_msg(by_limit == limit_cases[_i].limit_goal, "%s: %#llx by limit", what,
+                (unsigned long long)by_limit);
+  ck_assert_msg(goal == limit_cases[_i].goal, "%s: %#llx", what, (unsigned long long)goal);
+  ck_assert_msg(room == limit_cases[_i].room, "%s: room %#llx", what, (unsigned long long)room);
+  ck_assert_msg(pacer_limit_reached(p, m, request) == limit_cases[_i].reached, "%s: reached", what);
+}
+END_TEST
+
+START_TEST(trigger_is_percents_goal_but_for_0_percent) {
+  pacer p = of((numbers){100, 0, 10 << 20, 0, 0});
+  ck_assert_uint_eq(pacer_trigger(&p), 20 << 20);
+  p.percent = 0;
+  ck_assert_uint_eq(pacer_trigger(&p), 0);
+  ck_assert_uint_eq(pacer_percent_goal(&p), 10 << 20);
+  p.min_heap_bytes = 64 << 20;
+  ck_assert_uint_eq(pacer_trigger(&p), 64 << 20);
+  p.percent = -1;
+  ck_assert_uint_eq(pacer_trigger(&p), PACER_NO_GOAL);
+}
+END_TEST
+
+static uint64_t sum_at_most(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+static uint64_t more_than(uint64_t *state, uint64_t n) {
+  return n + (n < UINT64_MAX ? random_below(state, UINT64_MAX - n) : 0);
+}
+
+static void must_be_monotone(uint64_t *state, const pacer *p, const pacer_memory *m) {
+  uint64_t goal = pacer_goal(p, m), by_limit = pacer_limit_goal(p, m);
+  pacer more = *p;
+  more.limit_bytes = more_than(state, p->limit_bytes);
+  MUST(pacer_limit_goal(&more, m) >= by_limit && pacer_goal(&more, m) >= goal);
+  MUST(pacer_limit_room(&more, m, 0) >= pacer_limit_room(p, m, 0));
+  more.limit_bytes = PACER_NO_LIMIT;
+  MUST(pacer_goal(&more, m) >= goal);
+  more = *p;
+  more.percent =
+      (int)(p->percent + (int64_t)random_below(state, (size_t)(INT32_MAX - (int64_t)p->percent)));
+  MUST(p->percent < 0 || pacer_goal(&more, m) >= goal);
+  more.percent = -1;
+  MUST(pacer_goal(&more, m) >= goal);
+  more = *p;
+  more.external_bytes = more_than(state, p->external_bytes);
+  MUST(pacer_goal(&more, m) >= goal);
+  pacer_memory beside = *m;
+  beside.used_bytes = more_than(state, m->used_bytes);
+  MUST(pacer_limit_goal(p, &beside) <= by_limit && pacer_goal(p, &beside) <= goal);
+  MUST(pacer_limit_room(p, &beside, 0) <= pacer_limit_room(p, m, 0));
+}
+
+START_TEST(goal_with_a_limit_is_above_live_and_monotone) {
+  uint64_t state = test_seed();
+  for (int i = 0; i < 200000; i++) {
+    pacer p = of((numbers){(int)(random_size(&state) >> 33) - 1,
+                           random_below(&state, 2) ? random_size(&state) : 0, random_size(&state),
+                           random_size(&state), random_size(&state)});
+    p.external_bytes = random_below(&state, 2) ? random_size(&state) : 0;
+    p.limit_bytes = random_below(&state, 8) ? random_size(&state) : PACER_NO_LIMIT;
+    pacer_memory m = {random_size(&state), random_size(&state), random_size(&state)};
+    uint64_t live = sum_at_most(p.live_bytes, p.external_bytes), goal = pacer_goal(&p, &m);
+    MUST(goal >= live);
+    MUST(goal <= pacer_percent_goal(&p) && goal <= pacer_limit_goal(&p, &m));
+    MUST(goal == pacer_percent_goal(&p) || goal == pacer_limit_goal(&p, &m));
+    MUST(p.percent < 0 || pacer_percent_goal(&p) >= live);
+    must_be_monotone(&state, &p, &m);
+
+    // Below its goal the heap leaves the limit alone; there it is not above it, unless live is.
+    uint64_t by_limit = pacer_limit_goal(&p, &m);
+    bool limited = p.limit_bytes != PACER_NO_LIMIT;
+    MUST(pacer_limit_reached(&p, &m, 0) == (limited && m.heap_bytes >= by_limit));
+    MUST(pacer_limit_reached(&p, &m, UINT64_MAX) == limited);
+    uint64_t beside = m.used_bytes > m.heap_bytes ? m.used_bytes - m.heap_bytes : 0;
+    MUST(!limited || by_limit == live || sum_at_most(by_limit, beside) < p.limit_bytes);
+    uint64_t request = random_size(&state), room = pacer_limit_room(&p, &m, request);
+    MUST(!limited || !room ||
+         sum_at_most(sum_at_most(room, m.used_bytes), request) < p.limit_bytes);
+  }
+}
+END_TEST
+
 // ---- The knobs ------------------------------------------------------------------------------
 
 static volatile uintptr_t sink;
@@ -388,6 +696,9 @@ int main(void) {
   tcase_set_timeout(formula, 30);
   tcase_add_loop_test(formula, goal_on_a_table_of_cases, 0, LENGTH(cases));
   tcase_add_test(formula, goal_is_above_live_and_floor_and_monotone);
+  tcase_add_loop_test(formula, limit_on_a_table_of_cases, 0, LENGTH(limit_cases));
+  tcase_add_test(formula, trigger_is_percents_goal_but_for_0_percent);
+  tcase_add_test(formula, goal_with_a_limit_is_above_live_and_monotone);
   tcase_add_loop_test(formula, free_memory_is_kept_up_to_a_tenth_more_than_needed, 0, 10);
   suite_add_tcase(suite, formula);
   TCase *knobs = tcase_create("knobs");
