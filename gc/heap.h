@@ -299,7 +299,8 @@ void block_append(block_chain *to, block_chain *from); // empties from
 // Puts a swept block without an owner on the partial or the full list, or takes it off.
 void block_file(size_list *list, heap_block *block);
 void block_unfile(size_list *list, heap_block *block);
-void heap_locks_take(void); // all of them, for fork
+void block_file_or_free(size_list *list, heap_block *block); // also back to the free runs
+void heap_locks_take(void);                                  // all of them, for fork
 void heap_locks_give(void);
 
 // ---- huge.c, release.c: the heap's memory and the system ------------------------------------

@@ -105,7 +105,7 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   if (local->counted[kind][size_class]) local->uncounted_bytes -= unused * run->size;
   block->owner = NULL;
   block->zeroed = 0; // the slots given back may have been handed out before
-  block_file(list, block);
+  block_file_or_free(list, block);
   rt_pinned_lock_give(&list->lock);
 }
 
@@ -464,6 +464,12 @@ void small_free(const heap_ref *ref) {
 
 // ---- Around marking -------------------------------------------------------------------------
 
+// In tide_blocking a thread has no use for its blocks, and is not in the middle of one: a program
+// of many threads that wait would hold as many blocks of each class as it has threads.
+static bool is_outside(const rt_thread *thread) {
+  return AO_int_load(&thread->state) != RT_RUNNING;
+}
+
 // Sets or clears the allocated bits of what is left of every thread's runs.
 static void for_each_unused_run(bool show, bool sweep) {
   for (rt_thread *thread = rt_threads(); thread; thread = thread->next) {
@@ -475,6 +481,10 @@ static void for_each_unused_run(bool show, bool sweep) {
         if (!run->block) continue;
         if (sweep) sweep_block(&heap.lists[kind][i], &heap.blocks[run->block]);
         if (sweep) local->counted[kind][i] = 0;
+        if (sweep && is_outside(thread)) {
+          give_up_run(local, (tide_kind)kind, i);
+          continue;
+        }
         uint32_t first = first_slot(run);
         set_bits(small_bits(run->block), first, first + unused_slots(run), show);
       }

@@ -55,19 +55,23 @@ bool block_is_empty(const heap_block *block) {
   return true;
 }
 
+void block_file_or_free(size_list *list, heap_block *block) {
+  if (!block_is_empty(block)) {
+    block_file(list, block);
+    return;
+  }
+  rt_pinned_lock_take(&heap.lock);
+  heap_give_blocks(block_index_of(block), 1, true);
+  rt_pinned_lock_give(&heap.lock);
+}
+
 // Sweeps one block of the list, if it has an unswept one, and puts it where it belongs.
 static bool sweep_one(size_list *list) {
   rt_pinned_lock_take(&list->lock);
   heap_block *block = block_pop(&list->unswept);
   if (block) {
     sweep_block(list, block);
-    if (block_is_empty(block)) {
-      rt_pinned_lock_take(&heap.lock);
-      heap_give_blocks(block_index_of(block), 1, true);
-      rt_pinned_lock_give(&heap.lock);
-    } else {
-      block_file(list, block);
-    }
+    block_file_or_free(list, block);
   }
   rt_pinned_lock_give(&list->lock);
   return block;
