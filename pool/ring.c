@@ -114,3 +114,23 @@ void *chain_pop_tail(struct chain *chain) {
   }
   return NULL;
 }
+
+uint64_t chain_items(const struct chain *chain) {
+  uint64_t items = 0;
+  // Acquires: as in chain_pop_tail.
+  const struct ring *ring = (const struct ring *)AO_load_acquire(&chain->oldest);
+  for (; ring; ring = (const struct ring *)AO_load_acquire(&ring->next)) {
+    AO_t ends = AO_load(&ring->ends);
+    items += ring_head(ends) - ring_tail(ends);
+  }
+  return items;
+}
+
+int chain_looks_empty(const struct chain *chain) {
+  const struct ring *ring = (const struct ring *)AO_load_acquire(&chain->oldest);
+  for (; ring; ring = (const struct ring *)AO_load_acquire(&ring->next)) {
+    AO_t ends = AO_load(&ring->ends);
+    if (ring_head(ends) != ring_tail(ends)) return 0;
+  }
+  return 1;
+}

@@ -70,6 +70,9 @@ struct chain {
 // when it is put to use, *spare becomes NULL.
 size_t chain_push(struct chain *chain, void *item, struct ring **spare);
 
+int chain_looks_empty(const struct chain *chain); // anyone; it may have changed by then
+uint64_t chain_items(const struct chain *chain);  // anyone; about, while it is in use
+
 void *chain_pop_head(struct chain *chain); // producer; NULL: empty
 void *chain_pop_tail(struct chain *chain); // anyone; NULL: empty
 

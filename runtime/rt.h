@@ -157,16 +157,22 @@ typedef struct rt_proc {
 // processor's index. What only ever happens between the two on processor P is single-threaded per
 // P, and is never cut by a collection.
 void rt_proc_wait(rt_proc *proc);
-static inline unsigned rt_proc_pin(rt_thread *self) {
-  rt_pin(self);
-  rt_proc *proc = self->proc;
-  // Acquire: pairs with the release in rt_proc_unpin.
-  if (RT_UNLIKELY(!AO_compare_and_swap_acquire(&proc->held, 0, 1))) rt_proc_wait(proc);
-  return proc->index;
+// The same in parts, for a thread that is pinned: it may do something else on either side.
+static inline void rt_proc_hold(rt_thread *self) {
+  // Acquire: pairs with the release in rt_proc_let_go.
+  if (RT_UNLIKELY(!AO_compare_and_swap_acquire(&self->proc->held, 0, 1))) rt_proc_wait(self->proc);
 }
-static inline void rt_proc_unpin(rt_thread *self) {
+static inline void rt_proc_let_go(rt_thread *self) {
   // Release: the next thread on this processor sees all that this one did.
   AO_store_release(&self->proc->held, 0);
+}
+static inline unsigned rt_proc_pin(rt_thread *self) {
+  rt_pin(self);
+  rt_proc_hold(self);
+  return self->proc->index;
+}
+static inline void rt_proc_unpin(rt_thread *self) {
+  rt_proc_let_go(self);
   rt_unpin(self);
 }
 

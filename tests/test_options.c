@@ -35,6 +35,8 @@ static const option known[] = {
     ROW(verify, "TIDE_DEBUG", "verify", 0, 0, 1),
     ROW(stress, "TIDE_DEBUG", "stress", 0, 0, INT32_MAX),
     ROW(poison, "TIDE_DEBUG", "poison", 0, 0, 1),
+    ROW(poolseed, "TIDE_DEBUG", "poolseed", 0, 0, 1),
+    ROW(poolchaos, "TIDE_DEBUG", "poolchaos", 0, 0, INT32_MAX),
 };
 
 static int64_t *field_of(tide_options *options, const option *o) {

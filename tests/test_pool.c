@@ -755,9 +755,29 @@ START_TEST(use_at_the_end_of_a_cycle_is_allowed_even_inside_a_put) {
 }
 END_TEST
 
+// So that who takes what from whom does not hang on the CPUs that threads come to be on.
+static void go_by_processors(void) {
+  const char *debug = getenv("TIDE_DEBUG");
+  char more[256];
+  snprintf(more, sizeof more, "%s%spoolseed=1", debug ? debug : "", debug && *debug ? "," : "");
+  setenv("TIDE_DEBUG", more, 1);
+}
+
+// Threads that meet go by CPU in one case, by processor in the other.
+static TCase *threads_case(const char *name, void (*set_up)(void)) {
+  TCase *threads = tcase_create(name);
+  if (set_up) tcase_add_checked_fixture(threads, set_up, NULL);
+  tcase_set_timeout(threads, 240);
+  tcase_add_loop_test(threads, ten_threads_never_share_an_item, 1, 5);
+  tcase_add_test(threads, changing_processors_doubles_nothing);
+  tcase_add_test(threads, racing_first_puts_lose_nothing);
+  return threads;
+}
+
 int main(void) {
   Suite *suite = suite_create("pool");
   TCase *order = tcase_create("order");
+  tcase_add_checked_fixture(order, go_by_processors, NULL);
   tcase_add_checked_fixture(order, tide_gc_disable, NULL); // no collections but those asked for
   tcase_set_timeout(order, 60);
   tcase_add_test(order, empty_pool_gives_nothing);
@@ -789,16 +809,13 @@ int main(void) {
   tcase_add_test(create, create_may_fail);
   suite_add_tcase(suite, create);
   TCase *statistics = tcase_create("statistics");
+  tcase_add_checked_fixture(statistics, go_by_processors, NULL);
   tcase_set_timeout(statistics, 60);
   tcase_add_test(statistics, statistics_tell_where_items_came_from);
   tcase_add_test(statistics, statistics_outlive_every_change_of_processors);
   suite_add_tcase(suite, statistics);
-  TCase *threads = tcase_create("threads");
-  tcase_set_timeout(threads, 240);
-  tcase_add_loop_test(threads, ten_threads_never_share_an_item, 1, 5);
-  tcase_add_test(threads, changing_processors_doubles_nothing);
-  tcase_add_test(threads, racing_first_puts_lose_nothing);
-  suite_add_tcase(suite, threads);
+  suite_add_tcase(suite, threads_case("threads by CPU", NULL));
+  suite_add_tcase(suite, threads_case("threads by processor", go_by_processors));
   TCase *refused = tcase_create("refused");
   tcase_set_timeout(refused, 60);
   tcase_add_test(refused, use_in_tide_blocking_is_refused);

@@ -2,14 +2,16 @@
 // Object pools that the collector empties: an idle item survives one collection and is lost at the
 // second.
 //
-// The rule is nobody's timer. A pool registers a hook at TIDE_STW_START (gc.h); each time the world
-// stops there, the pool drops its victim cache and its primary cache becomes the victim. How long
-// is in milliseconds is decided by how often the program collects. It costs a few stores for each
-// pool, whatever the pool holds.
+// The rule is nobody's timer. A hook at TIDE_STW_START (gc.h), like anybody's, has each pool drop
+// its victim cache when the world stops there, and its primary cache becomes the victim. How long
+// that is in milliseconds is decided by how often the program collects. It costs a few stores for
+// each pool that is in use, whatever the pool holds.
 #ifndef TIDEPOOL_POOL_H
 #define TIDEPOOL_POOL_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <tidepool/runtime.h>
 
 #ifdef __cplusplus
@@ -18,43 +20,96 @@ extern "C" {
 
 typedef struct tide_pool tide_pool;
 
-// A zeroed struct means the defaults.
+#define TIDE_SURVIVE_NONE (-1)
+#define TIDE_SURVIVE_MAX  255
+
+// A zeroed struct means the defaults, so designated initializers name only what differs.
+//
+// An item is any pointer but NULL: an object of the heap, malloc'd memory, or what stands for a
+// descriptor. The functions are called in the thread that gets or puts, `drop` also in one that has
+// collected; outside any lock, and may use the heap and the pool. arg is passed to all of them.
 typedef struct tide_pool_options {
   const char *name;           // for reports; copied; NULL: "pool"
-  void *(*create)(void *arg); // makes an item when the pool has none; NULL: tide_pool_get returns
-                              // NULL on a miss
-  void *arg;                  // passed to create; a root as long as the pool lives
+  void *(*create)(void *arg); // makes an item when the pool has none; NULL, or if it returns
+                              // NULL: so does tide_pool_get
+  void (*reset)(void *item, void *arg); // on every put, before anything else
+  // Once for each item that the pool lets go, whatever the cause; for items that a collection has
+  // it let go, after the world runs again. NULL: they are forgotten, and if they are objects of the
+  // heap that nobody else refers to, freed by that very collection.
+  void (*drop)(void *item, void *arg);
+  // Bytes of an item, the same as long as the pool has it; NULL: tide_size, which is 0 for what is
+  // no object of the heap. Asked for if one of the next two is set.
+  size_t (*size)(const void *item, void *arg);
+  uint64_t max_item_bytes; // a larger item is not taken in, but dropped; 0: any size
+  uint64_t max_bytes;      // in all; what would be more is dropped; 0: any number
+  uint64_t max_items;      // in all; 0: any number. These three cost a get and a put some 20 ns
+  // Collections that an idle item outlives: 0 means 1 (lost at the second), N up to
+  // TIDE_SURVIVE_MAX, or TIDE_SURVIVE_NONE (lost at the first).
+  int survive;
+  // Keep items for at least this long as well, in nanoseconds, however many collections there are.
+  // They may stay for a quarter longer. Under a memory limit the limit comes first: see below.
+  uint64_t min_idle_ns;
+  void *arg; // a root as long as the pool lives
 } tide_pool_options;
 
+// A pool and the memory limit. A collection that starts because memory has reached the soft limit
+// treats every pool as if survive were 1 at the most and min_idle_ns 0; while the limiter holds
+// collections back, each collection empties all pools. So what a pool keeps cannot be what keeps a
+// program at its limit.
+
+#define TIDE_POOL_GAPS 16
+
 // Counts since the pool was created or last reset. Exact: taken together while no other thread
-// uses the pool, gets = hits_private + hits_shared + hits_stolen + hits_victim + misses.
+// uses the pool, gets = hits_private + hits_shared + hits_stolen + hits_victim + misses, and
+// puts = hits + items + dropped_idle.
 typedef struct tide_pool_stats {
   uint64_t gets;
   uint64_t hits_private; // from the own processor's private slot
   uint64_t hits_shared;  // from the own processor's shared queue
   uint64_t hits_stolen;  // from another processor's shared queue
-  uint64_t hits_victim;  // from the victim cache, wherever in it
+  uint64_t hits_victim;  // from a victim cache, wherever in it
   uint64_t misses;       // nothing found; create was called if there is one
+  uint64_t created;      // items that create made
   uint64_t puts;         // items taken in; NULL is not counted
-  uint64_t rotations;    // collections that moved the primary cache to the victim
+  uint64_t rotations;    // collections
+
+  // Items that the pool has let go, by cause; the last four never got in.
+  uint64_t dropped_idle;   // by collections, or because the number of processors grew
+  uint64_t dropped_large;  // above max_item_bytes
+  uint64_t dropped_full;   // above max_bytes or max_items
+  uint64_t dropped_memory; // no memory for the queue
+  uint64_t dropped_chaos;  // TIDE_DEBUG=poolchaos
+
+  // Not since the reset but now: what is in the primary and in the victim caches. Bytes only where
+  // max_item_bytes, max_bytes or max_items is set, or size.
+  uint64_t items_primary, items_victim;
+  uint64_t bytes_primary, bytes_victim;
+
+  // Gets that did not find their item in the primary cache, by how many collections there had been
+  // since the pool was last used: [1] one, ..., the last: that many or more. [0]: used in this same
+  // period, but there were not enough items. Misses before the first put are not among them.
+  uint64_t gaps[TIDE_POOL_GAPS];
+  // Periods between two collections in which something was put, and how many collections there
+  // were from one such period to the next, added up: use_gap_sum / (uses - 1) is the mean.
+  uint64_t uses, use_gap_sum;
 } tide_pool_stats;
 
-// A new pool, empty. options may be NULL: no name, no create. Returns NULL when there is no memory.
-// Items are conservative references: a heap object in the pool stays alive as long as the pool
-// holds it. May collect.
+// A new pool, empty. options may be NULL: the defaults. Returns NULL when there is no memory, or
+// TIDE_ERR_ARGUMENT if survive is out of range. Items are conservative references: a heap object in
+// the pool stays alive as long as the pool holds it. May collect.
 TIDE_API tide_pool *tide_pool_create(const tide_pool_options *options);
 
-// Forgets every item and frees the pool. NULL is ignored. No other thread may be using the pool.
+// Drops every item and frees the pool. NULL is ignored. No other thread may be using the pool; not
+// from one of its own functions.
 TIDE_API void tide_pool_destroy(tide_pool *pool);
 
 // An item out of the pool, chosen by the pool, or what create returns, or NULL. The caller owns it.
-// create runs in the caller's thread, outside any lock, and may use the heap and the pool.
 // Does not collect by itself.
 TIDE_API void *tide_pool_get(tide_pool *pool);
 
 // Hands item over to the pool. The caller must not use it again. NULL is ignored. May collect: the
 // first put after a collection, and one that makes the queue grow, allocate on the heap. When there
-// is no memory for that, the item is dropped, and the put is not counted.
+// is no memory for that, the item is dropped.
 TIDE_API void tide_pool_put(tide_pool *pool, void *item);
 
 TIDE_API void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats);

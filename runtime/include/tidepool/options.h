@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <tidepool/upper_options.h>
 
 // Marks a field that the program leaves to the environment and the defaults.
 #define TIDE_UNSET INT64_MIN
@@ -59,6 +60,7 @@
     "collect at every Nth allocation; 0 means never for this reason")                              \
   X(poison, INTEGER, "TIDE_DEBUG", "poison", 0, 0, 1,                                              \
     "overwrite objects that are freed with the byte 0xdb")                                         \
+  TIDE_UPPER_OPTION_TABLE(X)                                         \
   X(trace, TEXT, "TIDE_DEBUG", "trace", 0, 0, 0,                                                   \
     "file to write a trace of events to, in Chrome's trace format; `%p` in the name becomes the "  \
     "process id")

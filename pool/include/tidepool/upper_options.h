@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// Options of the rooms above the runtime, as rows of TIDE_OPTION_TABLE (options.h).
+#ifndef TIDEPOOL_UPPER_OPTIONS_H
+#define TIDEPOOL_UPPER_OPTIONS_H
+
+#define TIDE_UPPER_OPTION_TABLE(X)                                                                 \
+  X(poolseed, INTEGER, "TIDE_DEBUG", "poolseed", 0, 0, 1,                                          \
+    "pools go by the processors that threads have, never by CPUs: the same steps on the same "     \
+    "processors have the same result")                                                             \
+  X(poolchaos, INTEGER, "TIDE_DEBUG", "poolchaos", 0, 0, INT32_MAX,                                \
+    "pools lose a quarter of the puts and mix up the rest, by this seed; 0 means they do not")
+
+#endif

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+// A pool's inside, for the files of pool/. Read this before pool.c.
+//
+//   set.c      sets of shards: taking from them, putting into them, what is in them
+//   pool.c     get and put
+//   rotate.c   what a collection does to pools: the rule
+//   stats.c    counting
+//   careful.c  limits, checks and chaos, for pools that have any
+//   pools.c    making and destroying
+//
+// Each processor has a shard: a private slot, which only it touches, and a chain (ring.h), which it
+// pushes and pops at the head while others steal from the tail. The shards of all processors are
+// one object on the collected heap, a *set*. A pool has several: the *primary* takes the puts; the
+// *victims* are what was the primary before each of the last collections, the latest first.
+//
+// A processor is a number that the runtime gives a thread (runtime/proc.c). Where there are as many
+// processors as CPUs, the private slots go by the CPU that the thread is on instead, in a
+// restartable sequence (cpu_slot.h): a get and a put then take neither a lock nor a locked
+// operation. A set is one or the other for its life, `by CPU` or `by processor`.
+//
+// What holds between pinned sections: an item is in one place of one set. Sets come in `install`,
+// by one compare-and-swap on the primary, and go in `rotate`, while nobody is pinned or in a
+// sequence. Pinned sections neither allocate nor wait: what a put lacks it allocates outside, where
+// a collection may rotate the pool, and then begins again.
+#ifndef TIDEPOOL_POOL_PRIVATE_H
+#define TIDEPOOL_POOL_PRIVATE_H
+
+#include "cpu_slot.h"
+#include "ring.h"
+#include "rt.h"
+#include <tidepool/gc.h>
+#include <tidepool/pool.h>
+
+typedef struct shard {
+  cpu_slot slot;       // by CPU: the CPU's. Else its takes are not used, for they are in the tally
+  struct chain shared; // whoever holds the processor pushes and pops
+} __attribute__((aligned(APART))) shard;
+
+typedef struct shards {
+  unsigned count;          // of processors
+  unsigned cpus;           // the same, if the set is by CPU; else 0. cpu_slot.h looks at it
+  AO_t empty;              // a victim: somebody has walked over all of it and found nothing
+  AO_t items, bytes;       // in it, where the pool measures
+  struct shards *replaced; // the primary before it, of fewer processors, until the next collection
+  struct shards *next;     // on the list of sets whose items are to be dropped
+  tide_pool *pool;         // there: whose it was
+  uint64_t retired_at_ns;  // a victim: when it was the primary last
+  uint64_t round;          // the collections there had been when it was made
+  unsigned age;            // a victim: collections since it was the primary
+  shard shard[];
+} shards;
+
+_Static_assert(offsetof(shards, cpus) == CPU_COUNT_AT && offsetof(shards, shard) == CPU_WORDS_AT &&
+                   offsetof(shard, slot) == 0 && sizeof(shard) == APART,
+               "the sequences of cpu_slot.h find their words");
+
+extern shards no_shards; // the set of a pool that has none
+
+// What is counted, besides the takes of sets by CPU.
+typedef enum pool_event {
+  HIT_PRIVATE, // of a set by processor
+  HIT_SHARED,
+  HIT_STOLEN,
+  HIT_VICTIM,      //
+  HIT_VICTIM_SLOT, // of these, out of the slot of a set by CPU: it counts as a take there
+  MISS,
+  PUT, // but into the slot of a set by CPU
+  POOL_EVENTS
+} pool_event;
+
+// Events that are seen by whoever holds the processor, or by the CPU. 128 bytes in all.
+typedef struct tally {
+  AO_t by_cpu[8];
+  AO_t by_processor[8];
+} __attribute__((aligned(APART))) tally;
+
+// The counts of all processors. Where there are more processors than before, they go on in a larger
+// object, and the old one stays behind it with what it has.
+typedef struct tallies {
+  unsigned count; // of processors
+  unsigned cpus;  // the same; cpu_slot.h looks at it
+  struct tallies *older;
+  tally tally[];
+} tallies;
+
+_Static_assert(offsetof(tallies, cpus) == CPU_COUNT_AT &&
+                   offsetof(tallies, tally) == CPU_WORDS_AT && sizeof(tally) == APART,
+               "the sequences of cpu_slot.h find their words");
+
+enum { GAPS = TIDE_POOL_GAPS };
+
+// Causes of drops that are counted; those by collections follow from the other counts.
+typedef enum pool_drop { DROP_LARGE, DROP_FULL, DROP_MEMORY, DROP_CHAOS, POOL_DROPS } pool_drop;
+
+struct tide_pool {
+  // Read by every get and put.
+  AO_t primary; // shards *
+  AO_t tallies; // struct tallies *
+  void (*reset)(void *item, void *arg);
+  void *arg;
+  bool careful;  // gets and puts take the long way
+  bool measures; // items and bytes of each set are counted
+
+  // As asked for.
+  void *(*create)(void *arg);
+  void (*drop)(void *item, void *arg);
+  size_t (*size)(const void *item, void *arg);
+  uint64_t max_item_bytes, max_bytes, max_items; // UINT64_MAX: none
+  unsigned survive;                              // collections
+  uint64_t min_idle_ns;
+
+  // Changed while the world is stopped, or nobody else has the pool.
+  uint64_t kept_since_ns; // the first collection that left the primary where it was; 0: none has
+  unsigned victims, victims_most;
+  shards **victim;        // the latest first; behind the pool
+  size_t active;          // 1 + its place among the pools that have a set; 0: none
+  AO_t dropping;          // threads that drop items of it
+  tide_pool *next, *prev; // of all pools
+
+  // Counted on slow ways.
+  AO_t counts[POOL_EVENTS];            // what happened where there was no tally
+  AO_t takes, slot_puts;               // of sets by CPU that are no more
+  AO_t drops[POOL_DROPS], created;     //
+  AO_t reserved_items, reserved_bytes; // about to be put, where the pool measures
+  AO_t gaps[GAPS];
+  AO_t last_use, uses, use_gap_sum; // rounds, see use_begins; last_use 0: none yet
+  uint64_t born;                    // round
+  tide_pool_stats at_reset;
+  const char *name; // behind the pool
+};
+
+// Collections that pools have seen, and one: so that 0 is none of them.
+uint64_t pool_round(void);
+
+static inline shards *primary_of(const tide_pool *pool) {
+  // Acquire: pairs with the release in install, so the set is seen as it was made.
+  return (shards *)AO_load_acquire(&pool->primary);
+}
+
+// ---- set.c ----------------------------------------------------------------------------------
+
+size_t set_bytes(unsigned processors);
+// Of the calling thread, which is pinned, as for the next two. NULL: nothing there.
+void *set_take_slot(shards *set, rt_thread *self);
+void *set_take_head(shards *set, rt_thread *self);
+void *set_take_tail(shards *set, unsigned first); // of any chain, beginning at processor `first`
+uint64_t set_items(const shards *set);            // about, while it is in use
+// Calls fn for each item; nobody else has the set.
+void set_empty(shards *set, void (*fn)(void *item, void *arg), void *arg);
+
+// ---- stats.c --------------------------------------------------------------------------------
+
+void count(tide_pool *pool, rt_thread *self, pool_event event); // pinned
+void stats_init(tide_pool *pool);
+bool provide_tallies(tide_pool *pool, unsigned wanted); // false: no memory
+void settle(tide_pool *pool, const shards *set);        // its takes, before it goes
+
+// ---- rotate.c -------------------------------------------------------------------------------
+
+bool rotate_init(void);              // false: no memory for the hooks
+void rotate_join(tide_pool *pool);   // the pool has got a set; pinned
+bool rotate_add(tide_pool *pool);    // to the list of all; false: no memory
+void rotate_remove(tide_pool *pool); // nothing of it is dropped any more when this returns
+// fn runs pinned: it takes no lock that is not a pinned one, and does not allocate.
+void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg);
+void pool_drop_item(tide_pool *pool, void *item);
+void pool_drop_set(tide_pool *pool, shards *set);
+
+#endif

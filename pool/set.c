@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// Sets of shards: what a get and a put do to one.
+#include "pool_private.h"
+
+shards no_shards;
+
+size_t set_bytes(unsigned processors) {
+  return sizeof(shards) + processors * sizeof(shard);
+}
+
+// A slot of a set by processor may be looked at by a thread that does not hold it.
+static void *look(const cpu_slot *slot) {
+  return (void *)AO_load((const AO_t *)(const void *)&slot->item);
+}
+
+void *set_take_slot(shards *set, rt_thread *self) {
+  if (set->cpus) return cpu_take(&set);
+  unsigned p = self->proc->index;
+  if (p >= set->count) return NULL;
+  cpu_slot *slot = &set->shard[p].slot;
+  if (!look(slot)) return NULL; // another thread on this processor may be putting one in just now
+  rt_proc_hold(self);
+  void *item = look(slot);
+  AO_store((AO_t *)(void *)&slot->item, 0);
+  rt_proc_let_go(self);
+  return item;
+}
+
+void *set_take_head(shards *set, rt_thread *self) {
+  unsigned p = self->proc->index;
+  if (p >= set->count || chain_looks_empty(&set->shard[p].shared)) return NULL;
+  rt_proc_hold(self);
+  void *item = chain_pop_head(&set->shard[p].shared);
+  rt_proc_let_go(self);
+  return item;
+}
+
+void *set_take_tail(shards *set, unsigned first) {
+  for (unsigned i = 0; i < set->count; i++) {
+    void *item = chain_pop_tail(&set->shard[(first + i) % set->count].shared);
+    if (item) return item;
+  }
+  return NULL;
+}
+
+uint64_t set_items(const shards *set) {
+  uint64_t items = 0;
+  for (unsigned p = 0; p < set->count; p++)
+    items += (look(&set->shard[p].slot) != NULL) + chain_items(&set->shard[p].shared);
+  return items;
+}
+
+void set_empty(shards *set, void (*fn)(void *item, void *arg), void *arg) {
+  for (unsigned p = 0; p < set->count; p++) {
+    shard *s = &set->shard[p];
+    void *item = s->slot.item;
+    s->slot.item = NULL;
+    if (item) fn(item, arg);
+    while ((item = chain_pop_tail(&s->shared))) fn(item, arg);
+  }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// Counting: what happened to a pool, without a locked operation where it happens often.
+//
+// A take out of the slot of a set by CPU counts in the slot itself, in the same store. Takes and
+// puts of a slot alternate, so the puts need no counter. All else is in tallies, in words that only
+// one CPU changes, in a sequence, or only whoever has the processor. Where nobody has either, it is
+// an atomic addition. Statistics are the sum; a reset remembers where the counters stood.
+//
+// What collections have dropped is what went in, is not there, and did not come out.
+#include "pool_private.h"
+
+#include <string.h>
+
+static tallies no_tallies;
+
+// Acquire: pairs with the release in provide_tallies.
+static tallies *tallies_of(tide_pool *pool) {
+  return (tallies *)AO_load_acquire(&pool->tallies);
+}
+
+void stats_init(tide_pool *pool) {
+  pool->tallies = (AO_t)&no_tallies;
+}
+
+void count(tide_pool *pool, rt_thread *self, pool_event event) {
+  size_t at = offsetof(tally, by_cpu) + event * sizeof(AO_t);
+  if (RT_LIKELY(cpu_count(&pool->tallies, at))) return;
+  tallies *t = tallies_of(pool);
+  unsigned p = self->proc->index;
+  AO_t *counter = p < t->count ? &t->tally[p].by_processor[event] : &pool->counts[event];
+  AO_fetch_and_add1(counter); // orders nothing
+}
+
+bool provide_tallies(tide_pool *pool, unsigned wanted) {
+  for (;;) {
+    tallies *older = tallies_of(pool);
+    if (wanted <= older->count) return true;
+    unsigned count = older->count ? older->count : 1;
+    while (count < wanted) count *= 2; // so there will be few of these objects
+    tallies *t = tide_alloc_aligned(APART, sizeof *t + count * sizeof(tally), TIDE_SCANNED);
+    if (!t) return false;
+    t->count = t->cpus = count;
+    t->older = older;
+    // Release: pairs with the acquire in tallies_of. If somebody else was faster, look again.
+    if (AO_compare_and_swap_release(&pool->tallies, (AO_t)older, (AO_t)t)) return true;
+  }
+}
+
+// ---- Adding up ------------------------------------------------------------------------------
+
+static uint64_t sum(tide_pool *pool, pool_event event) {
+  uint64_t total = AO_load(&pool->counts[event]);
+  for (tallies *t = tallies_of(pool); t; t = t->older)
+    for (unsigned i = 0; i < t->count; i++)
+      total += AO_load(&t->tally[i].by_cpu[event]) + AO_load(&t->tally[i].by_processor[event]);
+  return total;
+}
+
+// Takes out of the slots of a set, and puts into them. While the takes do not change there was at
+// most one put, so what is seen in between was so at one moment.
+static void slots_of(const shards *set, uint64_t *takes, uint64_t *puts) {
+  for (unsigned i = 0; i < set->cpus; i++) {
+    const cpu_slot *slot = &set->shard[i].slot;
+    uint64_t before, after = AO_load(&slot->takes);
+    bool full;
+    do {
+      before = after;
+      AO_nop_full();
+      full = AO_load((const AO_t *)(const void *)&slot->item);
+      AO_nop_full();
+      after = AO_load(&slot->takes);
+    } while (after != before);
+    *takes += after;
+    *puts += after + full;
+  }
+}
+
+void settle(tide_pool *pool, const shards *set) {
+  uint64_t takes = 0, puts = 0;
+  slots_of(set, &takes, &puts);
+  AO_fetch_and_add(&pool->takes, takes);
+  AO_fetch_and_add(&pool->slot_puts, puts);
+}
+
+// All sets that count and are not settled; pinned.
+static void slots(tide_pool *pool, uint64_t *takes, uint64_t *puts) {
+  *takes = AO_load(&pool->takes);
+  *puts = AO_load(&pool->slot_puts);
+  for (const shards *set = primary_of(pool); set; set = set->replaced) slots_of(set, takes, puts);
+  for (unsigned i = 0; i < pool->victims; i++) slots_of(pool->victim[i], takes, puts);
+}
+
+static uint64_t less(uint64_t a, uint64_t b) {
+  return a > b ? a - b : 0;
+}
+
+static void read_parts(tide_pool *pool, tide_pool_stats *s) {
+  const shards *primary = primary_of(pool);
+  s->items_primary = set_items(primary);
+  s->bytes_primary = AO_load(&primary->bytes);
+  for (unsigned i = 0; i < pool->victims; i++) {
+    s->items_victim += set_items(pool->victim[i]);
+    s->bytes_victim += AO_load(&pool->victim[i]->bytes);
+  }
+}
+
+// Since the pool was made. Pinned, so that no collection comes in between.
+static void read_all(tide_pool *pool, tide_pool_stats *s) {
+  uint64_t takes, slot_puts;
+  slots(pool, &takes, &slot_puts);
+  s->hits_shared = sum(pool, HIT_SHARED);
+  s->hits_stolen = sum(pool, HIT_STOLEN);
+  s->misses = sum(pool, MISS);
+  s->puts = sum(pool, PUT) + slot_puts;
+  uint64_t victim_slots = sum(pool, HIT_VICTIM_SLOT), victims = sum(pool, HIT_VICTIM);
+  s->hits_victim = victims;
+  s->hits_private = sum(pool, HIT_PRIVATE) + less(takes, victim_slots);
+  s->created = AO_load(&pool->created);
+  s->rotations = pool_round() - pool->born;
+  s->dropped_large = AO_load(&pool->drops[DROP_LARGE]);
+  s->dropped_full = AO_load(&pool->drops[DROP_FULL]);
+  s->dropped_memory = AO_load(&pool->drops[DROP_MEMORY]);
+  s->dropped_chaos = AO_load(&pool->drops[DROP_CHAOS]);
+  for (int i = 0; i < GAPS; i++) s->gaps[i] = AO_load(&pool->gaps[i]);
+  s->uses = AO_load(&pool->uses);
+  s->use_gap_sum = AO_load(&pool->use_gap_sum);
+  read_parts(pool, s);
+  uint64_t hits = s->hits_private + s->hits_shared + s->hits_stolen + s->hits_victim;
+  s->gets = hits + s->misses;
+  s->dropped_idle = less(s->puts, hits + s->items_primary + s->items_victim);
+}
+
+// The counts of tide_pool_stats, which come before what is in the pool, and those behind it.
+#define COUNTS(X)                                                                                  \
+  X(gets)                                                                                          \
+  X(hits_private) X(hits_shared) X(hits_stolen) X(hits_victim) X(misses) X(created) X(puts)        \
+      X(rotations) X(dropped_idle) X(dropped_large) X(dropped_full) X(dropped_memory)              \
+          X(dropped_chaos) X(uses) X(use_gap_sum)
+
+void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats) {
+  memset(stats, 0, sizeof *stats);
+  rt_thread *self = rt_enter("tide_pool_stats_read");
+  if (!self) return;
+  rt_pin(self);
+  read_all(pool, stats);
+  rt_unpin(self);
+#define SINCE_RESET(field) stats->field = less(stats->field, pool->at_reset.field);
+  COUNTS(SINCE_RESET)
+#undef SINCE_RESET
+  for (int i = 0; i < GAPS; i++) stats->gaps[i] = less(stats->gaps[i], pool->at_reset.gaps[i]);
+}
+
+void tide_pool_stats_reset(tide_pool *pool) {
+  rt_thread *self = rt_enter("tide_pool_stats_reset");
+  if (!self) return;
+  tide_pool_stats now = {0};
+  rt_pin(self);
+  read_all(pool, &now);
+  rt_unpin(self);
+  pool->at_reset = now;
+}
