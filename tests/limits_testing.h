@@ -94,4 +94,20 @@ static MAYBE_UNUSED double longest_pause(void) {
   return (double)most / 1e9;
 }
 
+// The limiter's bound. What it counts of a collection is a little more than the pause.
+static MAYBE_UNUSED void assert_time_is_shared(void) {
+  double share = largest_pause_share(), most = 0.55 + longest_pause() / 2 + 0.02;
+  ck_assert_msg(share <= most, "%.3f of a second, not %.3f, in %zu pauses", share, most,
+                pause_count);
+}
+
+// Whether the limiter has left the limit alone. On a machine with much else to do pauses may last
+// so long that it has not, and then memory passes the limit. It needs a reason to.
+static MAYBE_UNUSED bool limit_was_kept(void) {
+  tide_memstats stats = read_stats();
+  if (!stats.limiter_episodes) return true;
+  ck_assert_uint_ge(stats.pause_total_ns, 50000000); // of the 100 ms that it gives in advance
+  return false;
+}
+
 #endif
