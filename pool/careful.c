@@ -71,6 +71,8 @@ bool careful_wanted(const tide_pool *pool) {
 }
 
 bool careful_put(tide_pool *pool, void *item, uint64_t *bytes, pool_drop *cause) {
+  *cause = DROP_CLOSED;
+  if (pool->closed) return false;
   *bytes = size_of(pool, item);
   *cause = DROP_CHAOS;
   if (chance(25)) return false;

@@ -128,6 +128,7 @@ static shards *install(tide_pool *pool, unsigned p, supplies *s) {
     if (!set || p >= set->count) return NULL;
     set->replaced = primary == &no_shards ? NULL : primary;
     set->round = pool_round();
+    set->since_ns = pool_round_since_ns();
     // Release: pairs with the acquire in primary_of. Otherwise somebody else was faster, and has
     // made a primary that may do.
     if (!AO_compare_and_swap_release(&pool->primary, (AO_t)primary, (AO_t)set)) continue;

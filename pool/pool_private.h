@@ -45,6 +45,7 @@ typedef struct shards {
   struct shards *next;     // on the list of sets whose items are to be dropped
   tide_pool *pool;         // there: whose it was
   uint64_t retired_at_ns;  // a victim: when it was the primary last
+  uint64_t since_ns;       // the last collection before it was made
   uint64_t round;          // the collections there had been when it was made
   unsigned age;            // a victim: collections since it was the primary
   shard shard[];
@@ -90,7 +91,14 @@ _Static_assert(offsetof(tallies, cpus) == CPU_COUNT_AT &&
 enum { GAPS = TIDE_POOL_GAPS };
 
 // Causes of drops that are counted; those by collections follow from the other counts.
-typedef enum pool_drop { DROP_LARGE, DROP_FULL, DROP_MEMORY, DROP_CHAOS, POOL_DROPS } pool_drop;
+typedef enum pool_drop {
+  DROP_LARGE,
+  DROP_FULL,
+  DROP_MEMORY,
+  DROP_CHAOS,
+  DROP_CLOSED,
+  POOL_DROPS
+} pool_drop;
 
 struct tide_pool {
   // Read by every get and put.
@@ -100,6 +108,7 @@ struct tide_pool {
   void *arg;
   bool careful;  // gets and puts take the long way
   bool measures; // items and bytes of each set are counted
+  bool closed;   // being destroyed
 
   // As asked for.
   void *(*create)(void *arg);
@@ -110,7 +119,6 @@ struct tide_pool {
   uint64_t min_idle_ns;
 
   // Changed while the world is stopped, or nobody else has the pool.
-  uint64_t kept_since_ns; // the first collection that left the primary where it was; 0: none has
   unsigned victims, victims_most;
   shards **victim;        // the latest first; behind the pool
   size_t active;          // 1 + its place among the pools that have a set; 0: none
@@ -131,6 +139,7 @@ struct tide_pool {
 
 // Collections that pools have seen, and one: so that 0 is none of them.
 uint64_t pool_round(void);
+uint64_t pool_round_since_ns(void); // when the last one was; 0: there was none
 
 static inline shards *primary_of(const tide_pool *pool) {
   // Acquire: pairs with the release in install, so the set is seen as it was made.

@@ -63,16 +63,25 @@ tide_pool *tide_pool_create(const tide_pool_options *options) {
   return NULL;
 }
 
-static void drop_set(tide_pool *pool, shards *set) {
+static void drop_sets(tide_pool *pool, shards *set) {
   for (; set; set = set->replaced) pool_drop_set(pool, set);
+}
+
+// From here on nothing is in it, and what is put is dropped: `drop` may use the pool.
+static void close_pool(tide_pool *pool) {
+  pool->closed = pool->careful = true;
+  shards *primary = primary_of(pool);
+  unsigned victims = pool->victims;
+  pool->victims = 0;
+  pool->primary = (AO_t)&no_shards;
+  if (!pool->drop) return;
+  drop_sets(pool, primary);
+  for (unsigned i = 0; i < victims; i++) drop_sets(pool, pool->victim[i]);
 }
 
 void tide_pool_destroy(tide_pool *pool) {
   if (!pool || !rt_enter("tide_pool_destroy")) return;
   rotate_remove(pool); // no collection touches it any more
-  if (pool->drop) {
-    drop_set(pool, primary_of(pool));
-    for (unsigned i = 0; i < pool->victims; i++) drop_set(pool, pool->victim[i]);
-  }
+  close_pool(pool);
   tide_free(pool);
 }

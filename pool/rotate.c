@@ -21,7 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static AO_t rounds; // collections that pools have seen
+static AO_t rounds;        // collections that pools have seen
+static AO_t last_round_ns; // when the last one was
 static shards *to_drop;
 
 // Under `lock`, and changed with the world stopped.
@@ -32,6 +33,9 @@ static size_t active_count, active_room;
 
 uint64_t pool_round(void) {
   return AO_load(&rounds) + 1;
+}
+uint64_t pool_round_since_ns(void) {
+  return AO_load(&last_round_ns);
 }
 
 // ---- Dropping -------------------------------------------------------------------------------
@@ -101,10 +105,8 @@ static policy policy_of(const tide_pool *pool, const tide_cycle *cycle) {
 }
 
 // The primary's time has not come.
-static bool keeps_primary(tide_pool *pool, const policy *p) {
-  if (!p->min_idle_ns) return false;
-  if (!pool->kept_since_ns) pool->kept_since_ns = p->now_ns;
-  return p->now_ns - pool->kept_since_ns < p->min_idle_ns / 4;
+static bool keeps_primary(const shards *primary, const policy *p) {
+  return p->now_ns - primary->since_ns < p->min_idle_ns / 4;
 }
 
 static bool is_over(const shards *victim, const policy *p) {
@@ -125,7 +127,6 @@ static void retire(tide_pool *pool, shards *primary, const policy *p) {
   primary->retired_at_ns = p->now_ns;
   primary->age = 0;
   pool->primary = (AO_t)&no_shards;
-  pool->kept_since_ns = 0;
   if (!p->survive && !p->min_idle_ns) {
     discard(pool, primary);
     return;
@@ -140,7 +141,7 @@ static void rotate(tide_pool *pool, const tide_cycle *cycle) {
   policy p = policy_of(pool, cycle);
   shards *primary = primary_of(pool);
   age_victims(pool, &p);
-  if (primary != &no_shards && !keeps_primary(pool, &p)) retire(pool, primary, &p);
+  if (primary != &no_shards && !keeps_primary(primary, &p)) retire(pool, primary, &p);
   rt_event_labelled(TIDE_EVENT_ROTATE, cycle->stopped_at_ns, 0, AO_load(&rounds), 0, pool->name);
 }
 
@@ -163,6 +164,7 @@ static void fetch(size_t i) {
 
 static void on_stopped(const tide_cycle *cycle, void *arg) {
   AO_store(&rounds, AO_load(&rounds) + 1);
+  AO_store(&last_round_ns, cycle->stopped_at_ns);
   for (size_t i = 0; i < active_count;) {
     fetch(i);
     tide_pool *pool = active[i];

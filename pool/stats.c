@@ -133,9 +133,11 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
 // The counts of tide_pool_stats, which come before what is in the pool, and those behind it.
 #define COUNTS(X)                                                                                  \
   X(gets)                                                                                          \
-  X(hits_private) X(hits_shared) X(hits_stolen) X(hits_victim) X(misses) X(created) X(puts)        \
-      X(rotations) X(dropped_idle) X(dropped_large) X(dropped_full) X(dropped_memory)              \
-          X(dropped_chaos) X(uses) X(use_gap_sum)
+  X(hits_private)                                                                                  \
+  X(hits_shared)                                                                                   \
+  X(hits_stolen)                                                                                   \
+  X(hits_victim) X(misses) X(created) X(puts) X(rotations) X(dropped_idle) X(dropped_large)        \
+      X(dropped_full) X(dropped_memory) X(dropped_chaos) X(uses) X(use_gap_sum)
 
 void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats) {
   memset(stats, 0, sizeof *stats);
