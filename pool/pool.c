@@ -19,19 +19,19 @@ static void note_gap(tide_pool *pool, uint64_t since_round) {
   AO_fetch_and_add1(&pool->gaps[gap < GAPS ? gap : GAPS - 1]);
 }
 
-static void *take_from_victim(tide_pool *pool, rt_thread *self, shards *victim) {
+static void *take_from_victim(shards *victim, rt_thread *self, pool_event *event) {
   if (AO_load(&victim->empty)) return NULL; // orders nothing
   void *item = set_take_slot(victim, self);
-  if (item && victim->cpus) count(pool, self, HIT_VICTIM_SLOT);
+  *event = item && victim->cpus ? HIT_VICTIM_SLOT : HIT_VICTIM;
   if (!item) item = set_take_tail(victim, self->proc->index);
   if (!item) AO_store(&victim->empty, 1);
   return item;
 }
 
-static void *take_from_victims(tide_pool *pool, rt_thread *self, shards **from) {
+static void *take_from_victims(tide_pool *pool, rt_thread *self, pool_event *event, shards **from) {
   for (unsigned i = 0; i < pool->victims; i++) {
     *from = pool->victim[i];
-    void *item = take_from_victim(pool, self, *from);
+    void *item = take_from_victim(*from, self, event);
     if (!item) continue;
     note_gap(pool, (*from)->round);
     return item;
@@ -49,8 +49,7 @@ static void *find(tide_pool *pool, rt_thread *self, pool_event *event, shards **
   if ((item = set_take_head(primary, self))) return item;
   *event = HIT_STOLEN;
   if ((item = set_take_tail(primary, self->proc->index + 1))) return item;
-  *event = HIT_VICTIM;
-  if ((item = take_from_victims(pool, self, from))) return item;
+  if ((item = take_from_victims(pool, self, event, from))) return item;
   *event = MISS;
   uint64_t last_use = AO_load(&pool->last_use);
   if (last_use) note_gap(pool, last_use);

@@ -62,8 +62,8 @@ typedef enum pool_event {
   HIT_PRIVATE, // of a set by processor
   HIT_SHARED,
   HIT_STOLEN,
-  HIT_VICTIM,      //
-  HIT_VICTIM_SLOT, // of these, out of the slot of a set by CPU: it counts as a take there
+  HIT_VICTIM,
+  HIT_VICTIM_SLOT, // the same, out of the slot of a set by CPU, where it counts as a take
   MISS,
   PUT, // but into the slot of a set by CPU
   POOL_EVENTS

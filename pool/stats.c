@@ -112,8 +112,8 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   s->hits_stolen = sum(pool, HIT_STOLEN);
   s->misses = sum(pool, MISS);
   s->puts = sum(pool, PUT) + slot_puts;
-  uint64_t victim_slots = sum(pool, HIT_VICTIM_SLOT), victims = sum(pool, HIT_VICTIM);
-  s->hits_victim = victims;
+  uint64_t victim_slots = sum(pool, HIT_VICTIM_SLOT); // in the takes already
+  s->hits_victim = sum(pool, HIT_VICTIM) + victim_slots;
   s->hits_private = sum(pool, HIT_PRIVATE) + less(takes, victim_slots);
   s->created = AO_load(&pool->created);
   s->rotations = pool_round() - pool->born;
@@ -136,8 +136,9 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   X(hits_private)                                                                                  \
   X(hits_shared)                                                                                   \
   X(hits_stolen)                                                                                   \
-  X(hits_victim) X(misses) X(created) X(puts) X(rotations) X(dropped_idle) X(dropped_large)        \
-      X(dropped_full) X(dropped_memory) X(dropped_chaos) X(uses) X(use_gap_sum)
+  X(hits_victim)                                                                                   \
+  X(misses) X(created) X(puts) X(rotations) X(dropped_idle) X(dropped_large) X(dropped_full)       \
+      X(dropped_memory) X(dropped_chaos) X(uses) X(use_gap_sum)
 
 void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats) {
   memset(stats, 0, sizeof *stats);

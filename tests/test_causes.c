@@ -48,9 +48,8 @@ START_TEST(growth) {
 }
 END_TEST
 
-// Percent has its goal too, but further off.
 START_TEST(limit) {
-  start(OPTIONS(o.min_heap_bytes = 64 << 20, o.gc_interval_ms = 0));
+  start(OPTIONS(o.gc_percent = -1, o.gc_interval_ms = 0));
   tide_memory_limit_set((int64_t)read_stats().total_bytes + 3 * (int64_t)MIB);
   allocate_until(TIMES);
   assert_all(TIDE_CAUSE_LIMIT);
