@@ -115,6 +115,72 @@ TIDE_API void tide_pool_put(tide_pool *pool, void *item);
 TIDE_API void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats);
 TIDE_API void tide_pool_stats_reset(tide_pool *pool);
 
+// ---- Free lists -----------------------------------------------------------------------------
+//
+// A pool forgets, by collections. A free list does not: what is put in stays until it is got, or
+// until the list is destroyed. So it has a bound, which cannot be left out. It is for what must
+// outlive collections: connections, large buffers, what is slow to make and needed now and then.
+//
+// All threads share one list, and the last put comes first, for it is the warmest. Callbacks run
+// outside any lock and may use the heap and the list. Nothing is allocated once the list is made.
+
+typedef struct tide_freelist tide_freelist;
+
+// A zeroed struct means the defaults. Items, and whatever has the name of a pool's option, mean
+// what they mean there.
+typedef struct tide_freelist_options {
+  const char *name;           // in the statistics; copied; NULL: "freelist"
+  void *(*create)(void *arg); // makes an item when the list has none; NULL, or if it returns
+                              // NULL: so does tide_freelist_get
+  void (*reset)(void *item, void *arg); // on every put, before anything else
+  // Once for each item that the list does not take in, and for each that is in it when it is
+  // destroyed. NULL: they are left to the collector.
+  void (*drop)(void *item, void *arg);
+  // Bytes of an item, asked for on each put if this or one of the next two is set. NULL: tide_size,
+  // which is 0 for what is no object of the heap.
+  size_t (*size)(const void *item, void *arg);
+  uint64_t max_item_bytes; // a larger item is not taken in, but dropped; 0: any size
+  uint64_t max_bytes;      // in all; what would be more is dropped; 0: any number
+  void *arg;               // a root as long as the list lives
+} tide_freelist_options;
+
+// Counts since the list was made or last reset, and what is in it now. Exact, taken while no other
+// thread uses the list: gets = hits + misses.
+typedef struct tide_freelist_stats {
+  const char *name; // the list's own copy
+  uint64_t gets;
+  uint64_t hits;
+  uint64_t misses;        // nothing there; create was called if there is one
+  uint64_t created;       // items that create made
+  uint64_t puts;          // items taken in; the next two are not
+  uint64_t dropped_full;  // above max_items or max_bytes
+  uint64_t dropped_large; // above max_item_bytes
+  uint64_t items;         // now
+  uint64_t bytes;         // now; where max_item_bytes, max_bytes or size is set, else 0
+} tide_freelist_stats;
+
+// A new list, empty, with room for max_items, of 32 bytes each, for all its life. options may be
+// NULL: the defaults. Returns NULL when there is no memory, or TIDE_ERR_ARGUMENT if max_items is 0
+// or above UINT32_MAX. A heap object in the list stays alive as long as it is in it. May collect.
+TIDE_API tide_freelist *tide_freelist_create(size_t max_items,
+                                             const tide_freelist_options *options);
+
+// Drops every item and frees the list. NULL is ignored. No other thread may be using the list; not
+// from one of its own functions.
+TIDE_API void tide_freelist_destroy(tide_freelist *list);
+
+// The item that was put last, or what create returns, or NULL. The caller owns it. Does not collect
+// by itself.
+TIDE_API void *tide_freelist_get(tide_freelist *list);
+
+// Hands item over to the list, which drops it if it does not fit. The caller must not use it again.
+// NULL is ignored. Does not collect by itself.
+TIDE_API void tide_freelist_put(tide_freelist *list, void *item);
+
+// They look at each of max_items places.
+TIDE_API void tide_freelist_stats_read(tide_freelist *list, tide_freelist_stats *stats);
+TIDE_API void tide_freelist_stats_reset(tide_freelist *list);
+
 #ifdef __cplusplus
 }
 #endif
