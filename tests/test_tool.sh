@@ -339,6 +339,11 @@ timeout --preserve-status -s INT 5 "$tool" knobs --percents 25 --gaps 100 --burs
 partial() { exits 130 && lines err 0 && has out "Partial result"; }
 check "Ctrl-C ends knobs with what there is" partial
 
+status=0
+timeout --preserve-status -s INT 2 "$tool" procs --rounds 1000000 --collections 0 \
+  >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+check "Ctrl-C ends procs with what there is" partial
+
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
   TERM=xterm timeout 120 script -qec "'$tool' period --live 8MiB --rates 200 --ratios 1.5 \
     --bursts 60 --workers 8" /dev/null >"$dir/out" 2>"$dir/err" </dev/null
