@@ -64,7 +64,7 @@ is_json() {
 peers=${built#tide}
 peers=${peers#,}
 peer_count=$(tr ',' '\n' <<<"$built" | grep -c .)
-workloads="alloc trees gcbench bigheap pause scale fragment startup"
+workloads="alloc trees gcbench bigheap pause scale fragment pool hooks pools startup"
 
 # ---- Help and bad usage ----------------------------------------------------------------------
 
@@ -95,6 +95,14 @@ usage "another workload's option" "unknown option '--live'; accepted: --vs" tree
 usage "no runs" "--runs: '0' is not a whole number from 1 to 100" trees --runs 0
 usage "nothing to measure" "peers without a collector have nothing to measure here" \
   bigheap --vs malloc
+check "  it names those who have" has err "accepted: bdw,go"
+usage "no pools to measure" "peers without pools have nothing to measure here; accepted: go" \
+  hooks --vs bdw,malloc
+usage "size that is no size" "--sizes: '7' is not a whole number from 8 to 16777216 or struct" \
+  pool --sizes 7
+usage "unknown pattern" "--patterns: 'tide' is not accepted; accepted: pair,burst,empty,costly" \
+  pool --patterns pair,tide
+usage "fewer pools than a thread has" "N: '63' is not a whole number from 64" pools 63
 status=0
 TIDE_GCPERCENT=abc "$tool" bench trees --quick >"$dir/out" 2>"$dir/err" || status=$?
 check "a bad value in the environment" refused 2 TIDE_GCPERCENT
@@ -130,6 +138,23 @@ alone() { [ "$(grep -c '"threads": 1, .*"speed_up": 1.0,' "$dir/out")" -eq "$pee
 check "  speed-up is 1 with one thread" alone
 try 1 rss_over_live fragment
 try 1 process_ms startup
+
+try 4 ns_pool pool
+words() { [ "$(grep -c '"size": "struct", "pattern": "pair", ' "$dir/out")" -eq $((2 * peer_count)) ]; }
+check "  sizes and patterns have names" words
+times() { [ "$(grep '"peer": "tidepool"' "$dir/out" | grep -cE "$1")" -eq "$2" ]; }
+all_hit() { times '"hit_rate": (1\.0|0\.9[0-9]*),' 4; }
+check "  the pool has the items" all_hit
+try 6 ns_pool pool --patterns burst,empty,costly --sizes 64
+nothing_made() { times '"pattern": "empty", .*"ns_make": null,' 2; }
+check "  an empty pool makes nothing" nothing_made
+try 4 hooks_us hooks
+each() { times '"items_each": (10|1000|50)\.0,' 4 && times '"items_each": 50\.0,' 1; }
+check "  with the items that were asked for" each
+try 2 ns_per_pool pools
+without_pools() { exits 0 && [ "$(grep -cE '"ns_pool": null, .*"ratio": [0-9]' "$dir/out")" -eq 1 ]; }
+run pool --quick --threads 1 --sizes 64 --vs malloc --format json
+check "who has no pools is compared by what making takes" without_pools
 
 table() { exits 0 && lines err 0 && has out 'ns/object' && has out tidepool && has out 'ratio'; }
 run alloc --quick --runs 2 --vs malloc --out "$dir/results"

@@ -72,11 +72,12 @@ is_json() {
 # ---- Help ------------------------------------------------------------------------------------
 
 listed() {
-  exits 0 && lines err 0 && has out forced && has out period && has out knobs && has out bench
+  exits 0 && lines err 0 && has out forced && has out period && has out knobs && has out procs &&
+    has out bench
 }
 run --help
 check "--help lists the commands" listed
-for command in forced period knobs; do
+for command in forced period knobs procs; do
   described() { exits 0 && lines err 0 && has out "Usage: tidepool $command" && has out --out=DIR; }
   run "$command" --help
   check "$command --help" described
@@ -86,8 +87,8 @@ check "--version" matches out '^tidepool [0-9]+\.[0-9]+\.[0-9]+$'
 
 # ---- Bad usage -------------------------------------------------------------------------------
 
-usage "no command" "commands: forced, period, knobs, bench"
-usage "unknown command" "unknown command 'tides'; commands: forced, period, knobs, bench" tides
+usage "no command" "commands: forced, period, knobs, procs, bench"
+usage "unknown command" "unknown command 'tides'; commands: forced, period, knobs, procs" tides
 usage "option in place of a command" "unknown option '--procs'" --procs 2
 usage "unknown option" "unknown option '--waves'; accepted: --procs" forced --waves
 usage "argument too many" "unexpected argument 'extra'" forced extra
@@ -113,6 +114,8 @@ usage "percent and a word" "--percents: '100off' is not a whole number" knobs --
 usage "percent off alone" "--percents: 'off' is accepted only beside --limits" knobs --percents off
 usage "percent off without a limit" "--percents: 'off' is accepted only beside --limits" \
   knobs --percents off --limits off
+usage "three collections" "--collections: '3' is not a whole number from 0 to 1" \
+  procs --collections 0,3
 usage "line break in a value" "is not accepted" forced --format $'ta\nble'
 
 # ---- The environment -------------------------------------------------------------------------
@@ -231,6 +234,52 @@ check "knobs prints a table" titled
 check "  with the limit as a size" matches out '^ +100  12 MiB +400 '
 check "  and what a setting does to a pool" has out "400 MB/s, a burst every 50 ms, hit rate: "
 
+# ---- procs -----------------------------------------------------------------------------------
+
+few=(--procs "5,1,2" --workers 16 --rounds 2)
+titled() {
+  exits 0 && lines err 0 && has out "procs: native engine, 16 workers" &&
+    has out "24 bursts: nothing lost beyond the documented, nothing doubled."
+}
+run procs "${few[@]}"
+check "procs prints a table and its verdict" titled
+
+run procs "${few[@]}" --collections 1,0 --bursts 3 --format json
+rows() { exits 0 && lines err 0 && lines out 19; }
+check "procs --format json" rows
+check "  is JSON lines" is_json "$dir/out"
+fields() {
+  local field
+  for field in from to collections put hits lost lost_most documented; do
+    times "\"$field\": " 18 || return 1
+  done
+  times '"beyond": 0, "doubled": 0' 19
+}
+check "  has the promised fields" fields
+changes() {
+  times '"from": 2, "to": 5, ' 2 && times '"from": 5, "to": 1, ' 2 && times '"from": 1, "to": 1, ' 4
+}
+check "  goes round the list" changes
+# After a collection no set is left that is for fewer processors than there are.
+bounded() { times '"to": 1, "during": false, "collections": 1, "burst": 3, ' 1 && grep -qE \
+  '"to": 1, .*"collections": 1, "burst": 3, .*"lost_most": [01], "documented": 1,' "$dir/out"; }
+check "  loses no more than an item a processor" bounded
+summary() { tail -n 1 "$dir/out" | grep -qE '"default_procs": [0-9]+, "default_from": "'"$1\""; }
+check "  the number at the start" summary '(affinity|quota)'
+TIDE_PROCS=3 run procs --quick --format json
+check "  where it comes from" summary TIDE_PROCS
+
+during() { exits 0 && lines err 0 && times '"during": true' 6 && times '"during": false' 6; }
+run procs "${few[@]}" --during --format json
+check "procs --during" during
+csv() { exits 0 && lines out 13 && awk -F, 'NR == 1 { n = NF } NF != n { exit 1 }' "$dir/out"; }
+run procs "${few[@]}" --format csv
+check "procs --format csv" csv
+# A pool that loses what it should not.
+TIDE_DEBUG=poolchaos=1 run procs "${few[@]}"
+beyond() { exits 1 && lines err 1 && has err "lost beyond the documented" && has out "to"; }
+check "procs finds a pool that loses more" beyond
+
 # ---- Where results go ------------------------------------------------------------------------
 
 run forced "${small[@]}" --out "$dir/new/place"
@@ -289,6 +338,11 @@ timeout --preserve-status -s INT 5 "$tool" knobs --percents 25 --gaps 100 --burs
   >"$dir/out" 2>"$dir/err" </dev/null || status=$?
 partial() { exits 130 && lines err 0 && has out "Partial result"; }
 check "Ctrl-C ends knobs with what there is" partial
+
+status=0
+timeout --preserve-status -s INT 2 "$tool" procs --rounds 1000000 --collections 0 \
+  >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+check "Ctrl-C ends procs with what there is" partial
 
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
   TERM=xterm timeout 120 script -qec "'$tool' period --live 8MiB --rates 200 --ratios 1.5 \

@@ -72,6 +72,17 @@ static void read_options(bench *b, int argc, char **argv) {
   if (w->positional && b->set.n == 0) b->set.n = b->set.quick ? w->quick_n : w->n;
 }
 
+static void refuse_peers(const bench_workload *w) {
+  char names[64];
+  size_t used = 0;
+  for (int peer = 1; peer < BENCH_PEERS; peer++)
+    if (bench_able(w, peer))
+      used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? "," : "",
+                               bench_peers[peer].name);
+  complain("--vs: peers without %s have nothing to measure here; accepted: %s",
+           w->needs & POOLS ? "pools" : "a collector", names);
+}
+
 // Which peers run. Returns false with a complaint when none of those that were asked for can.
 static bool choose_peers(bench *b) {
   bool all = b->set.vs >> (BENCH_PEERS - 1) & 1;
@@ -82,8 +93,7 @@ static bool choose_peers(bench *b) {
     b->report.peers[peer] = chosen;
     if (chosen && bench_able(b->workload, peer)) able = true;
   }
-  if (asked && !able)
-    complain("--vs: peers without a collector have nothing to measure here; accepted: bdw,go");
+  if (asked && !able) refuse_peers(b->workload);
   return able || !asked;
 }
 
@@ -104,7 +114,19 @@ static const void *setting(const bench *b, const bench_parameter *p) {
 }
 
 static size_t value_count(const bench *b, const bench_parameter *p) {
+  if (p->set) return (size_t)__builtin_popcountll(*(const uint64_t *)setting(b, p));
   return p->list ? ((const numbers *)setting(b, p))->count : 1;
+}
+
+static double value_at(const bench *b, const bench_parameter *p, size_t index) {
+  if (p->list) {
+    double value = ((const numbers *)setting(b, p))->at[index];
+    return isinf(value) ? 0 : value; // the one word of such a list
+  }
+  uint64_t value = *(const uint64_t *)setting(b, p);
+  if (!p->set) return (double)value;
+  for (; index > 0; index--) value &= value - 1;
+  return __builtin_ctzll(value);
 }
 
 static size_t configuration_count(const bench *b) {
@@ -122,8 +144,7 @@ static void set_configuration(bench *b, size_t index) {
   for (int i = count - 1; i >= 0; i--) {
     const bench_parameter *p = &parameters[i];
     size_t values = value_count(b, p);
-    b->samples.parameters[i] = p->list ? ((const numbers *)setting(b, p))->at[index % values]
-                                       : (double)*(const uint64_t *)setting(b, p);
+    b->samples.parameters[i] = value_at(b, p, index % values);
     index /= values;
   }
 }

@@ -21,6 +21,7 @@ enum {
   BENCH_PARAMETERS_MAX = 4,
   BENCH_RUNS_MAX = 100,
   BENCH_COLUMNS_MAX = 64,
+  BENCH_WORDS_MAX = 2 * NUMBERS_MAX,
 };
 
 // ---- Peers ----------------------------------------------------------------------------------
@@ -32,8 +33,10 @@ typedef struct bench_peer {
   const char *name;
   const char *worker;  // the executable
   const char *package; // Debian's, which must be there when workers are built; NULL: none
-  bool collects;
+  unsigned has;        // of what workloads may need
 } bench_peer;
+
+enum { COLLECTOR = 1, POOLS = 2 };
 
 extern const bench_peer bench_peers[BENCH_PEERS];
 
@@ -52,9 +55,13 @@ typedef struct bench_settings {
   uint64_t seconds;
   uint64_t thread_count;
   uint64_t operations;
+  uint64_t least_ms;
+  uint64_t patterns; // OPTION_SET
   numbers sizes;
   numbers threads;
   numbers markers;
+  numbers pools;
+  numbers items;
 } bench_settings;
 
 // What a worker is told, and a column of the result.
@@ -62,10 +69,12 @@ typedef struct bench_parameter {
   const char *key;
   const char *heading; // of a column for a list, or in the title for one number
   bool list;           // numbers in the settings, one configuration each; else uint64_t
+  bool set;            // an OPTION_SET in the settings, a configuration for each of its words
   bool power;          // the work grows as 2^value
   bool bytes;          // shown with a unit
   size_t offset;       // in bench_settings
   double typical;      // a larger value than this gives the worker more time; 0: any is alike
+  const char *words;   // what the values 0, 1, ... are called; NULL: numbers only
 } bench_parameter;
 
 typedef struct bench_metric {
@@ -80,11 +89,11 @@ typedef struct bench_metric {
 
 typedef struct bench_workload {
   const char *name;
-  const char *summary; // for the list of workloads
-  const char *about;   // for --help
-  const char *note;    // under the table
-  const char *noun;    // of which tidepool takes less when the ratio is below 1
-  bool needs_collector;
+  const char *summary;       // for the list of workloads
+  const char *about;         // for --help
+  const char *note;          // under the table
+  const char *noun;          // of which tidepool takes less when the ratio is below 1
+  unsigned needs;            // what a peer must have
   const option_row *options; // besides those of every workload
   size_t option_count;
   const option_row *positional; // NULL: none
@@ -92,6 +101,7 @@ typedef struct bench_workload {
   const char *quick;            // what else --quick stands for, options separated by spaces
   bench_parameter parameters[BENCH_PARAMETERS_MAX + 1]; // the last list varies fastest
   bench_metric metrics[BENCH_METRICS_MAX + 1];          // the first is compared
+  int otherwise; // compared instead where the peer has no first metric; 0: nothing is
 } bench_workload;
 
 // Ends with one that has no name.

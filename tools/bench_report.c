@@ -30,6 +30,11 @@ spread bench_spread(const bench_samples *samples, int peer, int metric) {
   return (spread){median, sorted[0], sorted[count - 1]};
 }
 
+// The metric that is compared with the peer.
+static int compared(const bench_workload *w, const bench_samples *samples, int peer) {
+  return isnan(bench_spread(samples, peer, 0).median) ? w->otherwise : 0;
+}
+
 // tidepool's median over the peer's. Not known for tidepool itself.
 static double ratio_of(const bench_samples *samples, int peer, int metric) {
   if (peer == TIDEPOOL) return NAN;
@@ -38,10 +43,26 @@ static double ratio_of(const bench_samples *samples, int peer, int metric) {
 }
 
 // Between the runs of a peer, in percent of the median; one run has none.
-static double width_of(const bench_samples *samples, int peer) {
-  spread s = bench_spread(samples, peer, 0);
+static double width_of(const bench_workload *w, const bench_samples *samples, int peer) {
+  spread s = bench_spread(samples, peer, compared(w, samples, peer));
   if (samples->runs[peer] < 2 || !(s.median > 0)) return NAN;
   return (s.most - s.least) / s.median * 100;
+}
+
+// Cells point to texts until the report is written; there are not more different ones than fit.
+static const char *value_text(const bench_parameter *parameter, double value) {
+  static char texts[BENCH_WORDS_MAX][24];
+  char text[sizeof texts[0]];
+  const char *word = parameter->words;
+  for (double i = 0; word && i < value; i++)
+    word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL;
+  if (word)
+    snprintf(text, sizeof text, "%.*s", (int)(strchrnul(word, ',') - word), word);
+  else
+    snprintf(text, sizeof text, "%.0f", value);
+  int place = 0;
+  while (place < BENCH_WORDS_MAX - 1 && texts[place][0] && strcmp(texts[place], text) != 0) place++;
+  return strcpy(texts[place], text);
 }
 
 // ---- Rows -----------------------------------------------------------------------------------
@@ -90,12 +111,17 @@ static double ratio_in(const row_maker *m, int metric) {
   return m->samples ? ratio_of(m->samples, m->peer, metric) : NAN;
 }
 
+static double compared_ratio(const row_maker *m) {
+  return m->samples ? ratio_in(m, compared(m->report->workload, m->samples, m->peer)) : NAN;
+}
+
 // What the table shows: the metrics' medians, the first with its spread and its ratio.
 static void add_shown_metrics(row_maker *m) {
   const bench_metric *metrics = m->report->workload->metrics;
   add_shown(m, metrics[0].heading, metrics[0].digits, spread_in(m, 0).median);
-  add_shown(m, "spread %", 1, m->samples ? width_of(m->samples, m->peer) : NAN);
-  add_shown(m, "ratio", 2, ratio_in(m, 0));
+  add_shown(m, "spread %", 1,
+            m->samples ? width_of(m->report->workload, m->samples, m->peer) : NAN);
+  add_shown(m, "ratio", 2, compared_ratio(m));
   for (int i = 1; metrics[i].field; i++)
     add_shown(m, metrics[i].heading, metrics[i].digits, spread_in(m, i).median);
 }
@@ -111,22 +137,27 @@ static void add_metrics(row_maker *m) {
   }
 }
 
+static void add_parameter(row_maker *m, const bench_parameter *p, double value) {
+  const char *heading = p->list || p->set ? p->heading : NULL;
+  if (p->words)
+    add_text(m, p->key, heading, value_text(p, value));
+  else
+    add(m, p->key, "", heading, COLUMN_COUNT, 0, (cell){.count = (int64_t)value});
+}
+
 static void make_row(row_maker *m) {
   const bench_workload *w = m->report->workload;
   size_t runs = m->samples ? m->samples->runs[m->peer] : 0;
   add_text(m, "experiment", NULL, "bench");
   add_text(m, "workload", NULL, w->name);
   add_text(m, "engine", NULL, m->report->set->common.engine);
-  for (int i = 0; w->parameters[i].key; i++) {
-    const bench_parameter *p = &w->parameters[i];
-    int64_t value = m->samples ? (int64_t)m->samples->parameters[i] : 0;
-    add(m, p->key, "", p->list ? p->heading : NULL, COLUMN_COUNT, 0, (cell){.count = value});
-  }
+  for (int i = 0; w->parameters[i].key; i++)
+    add_parameter(m, &w->parameters[i], m->samples ? m->samples->parameters[i] : 0);
   add_text(m, "peer", "peer", bench_peers[m->peer].name);
   add_shown_metrics(m);
   add_metrics(m);
   add(m, "runs", "", NULL, COLUMN_COUNT, 0, (cell){.count = (int64_t)runs});
-  add_real(m, "ratio", "", ratio_in(m, 0));
+  add_real(m, "ratio", "", compared_ratio(m));
   bool partial = runs < m->report->set->runs && bench_able(w, m->peer);
   add(m, "partial", "", NULL, COLUMN_FLAG, 0, (cell){.flag = partial});
 }
@@ -154,8 +185,8 @@ void bench_report_add(bench_report *r, const bench_samples *samples) {
     row_maker m = {.report = r, .samples = samples, .peer = peer};
     make_row(&m);
     table_add(&r->rows, m.cells);
-    note_ratio(r, peer, ratio_of(samples, peer, 0));
-    r->worst_spread = fmax(r->worst_spread, width_of(samples, peer));
+    note_ratio(r, peer, compared_ratio(&m));
+    r->worst_spread = fmax(r->worst_spread, width_of(r->workload, samples, peer));
   }
   r->configurations++;
 }
@@ -213,7 +244,7 @@ static void print_title(FILE *file, const bench_report *r) {
       snprintf(text, sizeof text, "bench %s: %llu run%s of each peer, by turns; medians",
                r->workload->name, (unsigned long long)r->set->runs, r->set->runs == 1 ? "" : "s");
   for (const bench_parameter *p = r->workload->parameters; p->key; p++) {
-    if (p->list || used >= (int)sizeof text) continue;
+    if (p->list || p->set || used >= (int)sizeof text) continue;
     uint64_t value = *(const uint64_t *)((const char *)r->set + p->offset);
     char number[32];
     snprintf(number, sizeof number, "%llu", (unsigned long long)value);

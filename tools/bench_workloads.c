@@ -4,15 +4,15 @@
 #include "bench.h"
 
 const bench_peer bench_peers[BENCH_PEERS] = {
-    [TIDEPOOL] = {"tidepool", "tidepool-bench-tide", NULL, true},
-    [BDW] = {"bdw", "tidepool-bench-bdw", "libgc-dev", true},
-    [MALLOC] = {"malloc", "tidepool-bench-malloc", NULL, false},
-    [MIMALLOC] = {"mimalloc", "tidepool-bench-mimalloc", "libmimalloc-dev", false},
-    [GO] = {"go", "tidepool-bench-go", "golang-go", true},
+    [TIDEPOOL] = {"tidepool", "tidepool-bench-tide", NULL, COLLECTOR | POOLS},
+    [BDW] = {"bdw", "tidepool-bench-bdw", "libgc-dev", COLLECTOR},
+    [MALLOC] = {"malloc", "tidepool-bench-malloc", NULL, 0},
+    [MIMALLOC] = {"mimalloc", "tidepool-bench-mimalloc", "libmimalloc-dev", 0},
+    [GO] = {"go", "tidepool-bench-go", "golang-go", COLLECTOR | POOLS},
 };
 
 bool bench_able(const bench_workload *workload, int peer) {
-  return bench_peers[peer].collects || !workload->needs_collector;
+  return (workload->needs & ~bench_peers[peer].has) == 0;
 }
 
 #define COUNT(rows)   (sizeof(rows) / sizeof(rows)[0])
@@ -66,6 +66,31 @@ static const option_row fragment_options[] = {
     SEED,
 };
 
+#define POOL_PATTERNS "pair,burst,empty,costly"
+
+static const option_row pool_options[] = {
+    {"sizes", "LIST", OPTION_COUNTS, FIELD(sizes), "64,4096,65536,struct", 8, 1 << 24, "struct",
+     "sizes of items, in bytes; struct is one of 32 bytes, known when compiling"},
+    {"patterns", "LIST", OPTION_SET, FIELD(patterns), "pair", 0, 0, POOL_PATTERNS,
+     "what a loop does, of " POOL_PATTERNS},
+    {"threads", "LIST", OPTION_COUNTS, FIELD(threads), "1,2,16", 1, 1024, NULL,
+     "numbers of threads that use the pool"},
+    {"least-ms", "N", OPTION_COUNT, FIELD(least_ms), "300", 1, 60000, NULL,
+     "milliseconds that a loop runs at least"},
+};
+
+static const option_row hooks_options[] = {
+    {"pools", "LIST", OPTION_COUNTS, FIELD(pools), "1,100,10000", 1, 1e7, NULL, "numbers of pools"},
+    {"items", "LIST", OPTION_COUNTS, FIELD(items), "10,1000000,10000000", 1, 1e9, NULL,
+     "items in all of them together, but at least 10 in each"},
+};
+
+static const option_row pools_options[] = {
+    {"threads", "LIST", OPTION_COUNTS, FIELD(threads), "1,2,8", 1, 1024, NULL,
+     "numbers of threads that make pools"},
+};
+
+static const option_row pool_count = {NULL, "N", OPTION_COUNT, FIELD(n), NULL, 64, 1e9, NULL, NULL};
 static const option_row depth = {NULL, "N", OPTION_COUNT, FIELD(n), NULL, 6, 30, NULL, NULL};
 static const option_row mib = {NULL, "MIB", OPTION_COUNT, FIELD(n), NULL, 1, 1 << 16, NULL, NULL};
 
@@ -88,8 +113,9 @@ const bench_workload bench_workloads[] = {
         .options = alloc_options,
         .option_count = COUNT(alloc_options),
         .quick = "--sizes=32,4096 --bytes=8MiB",
-        .parameters = {{"size", "size", true, false, false, FIELD(sizes), 0},
-                       {"bytes", "each run allocates", false, false, true, FIELD(bytes), 0x1p29}},
+        .parameters = {{"size", "size", .offset = FIELD(sizes), .list = true},
+                       {"bytes", "each run allocates", .offset = FIELD(bytes), .bytes = true,
+                        .typical = 0x1p29}},
         .metrics = {{"ns", "ns/object", 1, false, 0}, CPU, COLLECTIONS, PEAK},
     },
     {
@@ -104,7 +130,7 @@ const bench_workload bench_workloads[] = {
         .n = 18,
         .quick_n = 10,
         .quick = "",
-        .parameters = {{"depth", "depth", false, true, false, FIELD(n), 18}},
+        .parameters = {{"depth", "depth", .offset = FIELD(n), .power = true, .typical = 18}},
         .metrics = {{"wall_s", "wall s", 3, false, 0}, CPU, PEAK, COLLECTIONS},
     },
     {
@@ -119,7 +145,7 @@ const bench_workload bench_workloads[] = {
         .n = 18,
         .quick_n = 10,
         .quick = "",
-        .parameters = {{"depth", "depth", false, true, false, FIELD(n), 18}},
+        .parameters = {{"depth", "depth", .offset = FIELD(n), .power = true, .typical = 18}},
         .metrics = {{"wall_s", "wall s", 3, false, 0}, CPU, PEAK, COLLECTIONS},
     },
     {
@@ -132,16 +158,16 @@ const bench_workload bench_workloads[] = {
             "Median of three full collections a run. The objects are one shuffled binary tree. "
             "alloc: what an object cost while it was built, new memory from the system included.",
         .noun = "time",
-        .needs_collector = true,
+        .needs = COLLECTOR,
         .options = bigheap_options,
         .option_count = COUNT(bigheap_options),
         .positional = &mib,
         .n = 256,
         .quick_n = 8,
         .quick = "",
-        .parameters = {{"mib", "heap MiB", false, false, false, FIELD(n), 256},
-                       {"markers", "markers", true, false, false, FIELD(markers), 0},
-                       {"seed", "seed", false, false, false, FIELD(seed), 0}},
+        .parameters = {{"mib", "heap MiB", .offset = FIELD(n), .typical = 256},
+                       {"markers", "markers", .offset = FIELD(markers), .list = true},
+                       {"seed", "seed", .offset = FIELD(seed)}},
         .metrics = {{"collection_s", "collection s", 4, false, 0},
                     {"ns_per_object", "ns/object", 1, false, 0},
                     {"alloc_ns", "alloc ns", 1, false, 0},
@@ -160,10 +186,11 @@ const bench_workload bench_workloads[] = {
         .options = pause_options,
         .option_count = COUNT(pause_options),
         .quick = "--live=4MiB --seconds=1",
-        .parameters = {{"live_bytes", "live", false, false, true, FIELD(live), 0x1p26},
-                       {"threads", "threads", false, false, false, FIELD(thread_count), 0},
-                       {"seconds", "seconds", false, false, false, FIELD(seconds), 3},
-                       {"seed", "seed", false, false, false, FIELD(seed), 0}},
+        .parameters = {{"live_bytes", "live", .offset = FIELD(live), .bytes = true,
+                        .typical = 0x1p26},
+                       {"threads", "threads", .offset = FIELD(thread_count)},
+                       {"seconds", "seconds", .offset = FIELD(seconds), .typical = 3},
+                       {"seed", "seed", .offset = FIELD(seed)}},
         .metrics = {{"pause_us", "pause us", 1, false, 0},
                     {"pause_p99_us", "p99", 1, false, 0},
                     {"pause_max_us", "max", 1, false, 0},
@@ -184,10 +211,10 @@ const bench_workload bench_workloads[] = {
         .options = scale_options,
         .option_count = COUNT(scale_options),
         .quick = "--threads=1,2 --sizes=256 --bytes=4MiB",
-        .parameters = {{"size", "size", true, false, false, FIELD(sizes), 0},
-                       {"threads", "threads", true, false, false, FIELD(threads), 4},
-                       {"bytes", "each thread allocates", false, false, true, FIELD(bytes),
-                        0x1p27}},
+        .parameters = {{"size", "size", .offset = FIELD(sizes), .list = true},
+                       {"threads", "threads", .offset = FIELD(threads), .list = true, .typical = 4},
+                       {"bytes", "each thread allocates", .offset = FIELD(bytes), .bytes = true,
+                        .typical = 0x1p27}},
         .metrics = {{"wall_s", "wall s", 3, false, 0},
                     {"mallocs_s", "M/s", 2, false, 0},
                     {"speed_up", "speed-up", 2, false, 1},
@@ -207,9 +234,10 @@ const bench_workload bench_workloads[] = {
         .options = fragment_options,
         .option_count = COUNT(fragment_options),
         .quick = "--live=4MiB --ops=40000",
-        .parameters = {{"live_bytes", "live", false, false, true, FIELD(live), 0x1p26},
-                       {"ops", "objects", false, false, false, FIELD(operations), 2e6},
-                       {"seed", "seed", false, false, false, FIELD(seed), 0}},
+        .parameters = {{"live_bytes", "live", .offset = FIELD(live), .bytes = true,
+                        .typical = 0x1p26},
+                       {"ops", "objects", .offset = FIELD(operations), .typical = 2e6},
+                       {"seed", "seed", .offset = FIELD(seed)}},
         .metrics = {{"rss_over_live", "end RSS/live", 2, false, 0},
                     {"phase_1", "phase 1", 2, false, 0},
                     {"phase_2", "phase 2", 2, false, 0},
@@ -217,6 +245,85 @@ const bench_workload bench_workloads[] = {
                     {"rss_mib", "end MiB", 1, false, 0},
                     PEAK,
                     {"wall_s", "wall s", 2, false, 0}},
+    },
+    {
+        .name = "pool",
+        .summary = "an item from a pool against one that is made each time",
+        .about =
+            "Measures a get and a put against making an item and dropping it.\vPatterns: pair is a "
+            "get, then a put of the same item; burst 100 puts, then 100 gets; empty gets on a pool "
+            "that is empty and makes nothing; costly as pair, where making an item takes a "
+            "microsecond more, with a full collection after each 1000 items. All threads use the "
+            "same pool. A first word is written into each item.",
+        .note = "Wall time over all threads' pairs of get and put (pool) and items made (make). "
+                "make/pool: how many times cheaper the pool is. Who has no pools is compared by "
+                "what making takes; who has no collector frees.",
+        .noun = "time",
+        .options = pool_options,
+        .option_count = COUNT(pool_options),
+        .quick = "--sizes=4096,struct --threads=1,2 --least-ms=2",
+        .parameters = {{"size", "size", .offset = FIELD(sizes), .list = true, .words = "struct"},
+                       {"pattern", "pattern", .offset = FIELD(patterns), .set = true,
+                        .words = POOL_PATTERNS},
+                       {"threads", "threads", .offset = FIELD(threads), .list = true},
+                       {"least_ms", "least ms", .offset = FIELD(least_ms), .typical = 300}},
+        .metrics = {{"ns_pool", "pool ns", 2, false, 0},
+                    {"ns_make", "make ns", 2, false, 0},
+                    {"make_over_pool", "make/pool", 1, false, 0},
+                    {"hit_rate", "hit rate", 4, false, 0},
+                    CPU,
+                    COLLECTIONS},
+        .otherwise = 1,
+    },
+    {
+        .name = "hooks",
+        .summary = "what pools add to the pause of a collection",
+        .about = "Times the clean-up of pools at the start of 20 collections.\vBefore each one "
+                 "every item is put, so that all pools have something that becomes the victim, and "
+                 "a victim that is forgotten. Two collections more come first.",
+        .note = "hooks: the part of the pause that pools take. pause: all of it, marking included. "
+                "Go tells both stops of a collection as one pause, and not its parts; its marking "
+                "is not in it.",
+        .noun = "time",
+        .needs = POOLS,
+        .options = hooks_options,
+        .option_count = COUNT(hooks_options),
+        .quick = "--pools=1,20 --items=10,1000",
+        .parameters = {{"pools", "pools", .offset = FIELD(pools), .list = true, .typical = 10000},
+                       {"items", "items", .offset = FIELD(items), .list = true, .typical = 1e7}},
+        .metrics = {{"hooks_us", "hooks us", 2, false, 0},
+                    {"hooks_max_us", "max", 2, false, 0},
+                    {"pause_us", "pause us", 1, false, 0},
+                    {"pause_max_us", "max pause", 1, false, 0},
+                    {"items_each", "items each", 0, false, 0},
+                    PEAK},
+    },
+    {
+        .name = "pools",
+        .summary = "making, using and dropping many pools",
+        .about =
+            "Has threads make N pools (1000000 by default) altogether, each in the place of an "
+            "older one.\vA thread has 64 pools at a time. Each gets one item put, which is "
+            "taken out again, before it is destroyed, or dropped where that is the "
+            "collector's work. left: resident memory after six collections, less what it was "
+            "before the first pool.",
+        .note = "A pool is made, used once and dropped; wall time over the pools of all threads. "
+                "left: memory that is still resident after six collections.",
+        .noun = "time",
+        .needs = POOLS,
+        .options = pools_options,
+        .option_count = COUNT(pools_options),
+        .positional = &pool_count,
+        .n = 1000000,
+        .quick_n = 2000,
+        .quick = "--threads=1,2",
+        .parameters = {{"pools", "pools", .offset = FIELD(n), .typical = 1e6},
+                       {"threads", "threads", .offset = FIELD(threads), .list = true}},
+        .metrics = {{"ns_per_pool", "ns/pool", 0, false, 0},
+                    {"left_mib", "left MiB", 2, false, 0},
+                    CPU,
+                    COLLECTIONS,
+                    PEAK},
     },
     {
         .name = "startup",

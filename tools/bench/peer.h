@@ -15,6 +15,10 @@
 //   peer_collect()                    a full collection
 //   peer_collections()                how many there have been
 //   peer_watch_pauses(record)         has record called for each pause
+//   PEER_POOLS                        1 where there are pools, of type peer_pool
+//   peer_pool_create(create)          create makes an item when the pool has none; NULL: nothing
+//   peer_pool_destroy(pool), peer_pool_get(pool), peer_pool_put(pool, item)
+//   peer_watch_hooks(record)          has record called for each collection
 //
 // Roots are static variables, stacks, and what they refer to; not malloc'd memory.
 #ifndef TIDEPOOL_BENCH_PEER_H
@@ -30,6 +34,9 @@
 // One pause: how long no thread ran, and the part of it that went into stopping them. Called by one
 // thread at a time.
 typedef void peer_pause_record(uint64_t pause_ns, uint64_t stop_ns);
+
+// The same of the part of the pause that went into cleaning pools up.
+typedef void peer_hooks_record(uint64_t pause_ns, uint64_t hooks_ns);
 
 #include PEER_HEADER
 

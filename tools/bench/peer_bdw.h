@@ -5,6 +5,7 @@
 #define GC_THREADS
 #define GC_NO_THREAD_REDIRECTS // its pthread functions are called by name
 #include <gc.h>
+#include "peer_no_pools.h"
 
 #define PEER_COLLECTS 1
 

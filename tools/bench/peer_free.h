@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What allocators that free by hand have in common: nothing collects. See peer.h.
+#include "peer_no_pools.h"
+
 #define PEER_COLLECTS 0
 
 static inline void peer_init(unsigned markers) {}

@@ -5,6 +5,7 @@
 #include <tidepool.h>
 
 #define PEER_COLLECTS 1
+#define PEER_POOLS    1
 
 static inline void peer_init(unsigned markers) {
   char text[16];
@@ -53,4 +54,30 @@ static inline void peer_watch_pauses(peer_pause_record *record) {
   static peer_pause_record *watcher; // the argument is an object's address, not a function's
   watcher = record;
   if (!tide_hook_add(TIDE_CYCLE_END, peer_cycle_end, &watcher)) fail("%s", tide_error_message());
+}
+
+typedef tide_pool peer_pool;
+
+static inline peer_pool *peer_pool_create(void *(*create)(void *arg)) {
+  peer_pool *pool = tide_pool_create(&(tide_pool_options){.create = create});
+  if (!pool) fail("%s", tide_error_message());
+  return pool;
+}
+static inline void peer_pool_destroy(peer_pool *pool) {
+  tide_pool_destroy(pool);
+}
+static inline void *peer_pool_get(peer_pool *pool) {
+  return tide_pool_get(pool);
+}
+static inline void peer_pool_put(peer_pool *pool, void *item) {
+  tide_pool_put(pool, item);
+}
+
+static inline void peer_hooks_end(const tide_cycle *cycle, void *record) {
+  (*(peer_hooks_record **)record)(cycle->pause_ns, cycle->hooks_ns);
+}
+static inline void peer_watch_hooks(peer_hooks_record *record) {
+  static peer_hooks_record *watcher;
+  watcher = record;
+  if (!tide_hook_add(TIDE_CYCLE_END, peer_hooks_end, &watcher)) fail("%s", tide_error_message());
 }

@@ -16,7 +16,8 @@ static const struct {
 } workloads[] = {
     {"alloc", alloc_run},       {"trees", trees_run},     {"gcbench", gcbench_run},
     {"bigheap", bigheap_run},   {"pause", pause_run},     {"scale", scale_run},
-    {"fragment", fragment_run}, {"startup", startup_run},
+    {"fragment", fragment_run}, {"startup", startup_run}, {"pool", pool_run},
+    {"hooks", hooks_run},       {"pools", pools_run},
 };
 enum { WORKLOADS = sizeof workloads / sizeof workloads[0] };
 

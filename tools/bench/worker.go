@@ -24,6 +24,9 @@ var workloads = map[string]func(){
 	"scale":    scaleRun,
 	"fragment": fragmentRun,
 	"startup":  startupRun,
+	"pool":     poolRun,
+	"hooks":    hooksRun,
+	"pools":    poolsRun,
 }
 
 func fail(format string, arguments ...any) {

@@ -22,6 +22,9 @@ void pause_run(void);
 void scale_run(void);
 void fragment_run(void);
 void startup_run(void);
+void pool_run(void);
+void hooks_run(void);
+void pools_run(void);
 
 // Ends the worker with status 1 and one line.
 void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
