@@ -121,10 +121,18 @@ struct tide_pool {
   AO_t counts[POOL_EVENTS];            // what happened where there was no tally
   AO_t takes, slot_puts;               // of sets by CPU that are no more
   AO_t drops[POOL_DROPS], created;     //
+  AO_t created_bytes;                  // as tide_size has them
   AO_t reserved_items, reserved_bytes; // about to be put, where the pool measures
   AO_t gaps[GAPS];
   AO_t last_use, uses, use_gap_sum; // rounds, see use_begins; last_use 0: none yet
-  uint64_t born;                    // round
+  // The same for the advisor. `lost` is items that a pool would have besides if it forgot nothing:
+  // those that collections have taken, less the misses since, which they would have answered.
+  AO_t lost;
+  AO_t forgotten[GAPS];                         // such misses, by rounds between two uses
+  AO_t needed, needed_most;                     // see note_need
+  AO_t last_gap, use_gap_most, use_gap_squares; // rounds
+  AO_t last_use_ns, use_gap_ns;                 // when the last use began; added up
+  uint64_t born;                                // round
   tide_pool_stats at_reset;
   const char *name; // behind the pool
 };
@@ -152,8 +160,9 @@ void set_empty(shards *set, void (*fn)(void *item, void *arg), void *arg);
 
 void count(tide_pool *pool, rt_thread *self, pool_event event); // pinned
 void stats_init(tide_pool *pool);
-bool provide_tallies(tide_pool *pool, unsigned wanted); // false: no memory
-void settle(tide_pool *pool, const shards *set);        // its takes, before it goes
+bool provide_tallies(tide_pool *pool, unsigned wanted);   // false: no memory
+void settle(tide_pool *pool, const shards *set);          // its takes, before it goes
+void stats_copy(tide_pool *pool, tide_pool_stats *stats); // tide_pool_stats_read, pinned
 
 // ---- rotate.c -------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ void pool_drop_set(tide_pool *pool, shards *set) {
 // With the world stopped, or by the last user.
 static void discard(tide_pool *pool, shards *set) {
   settle(pool, set);
+  pool->lost += set_items(set);
   if (!pool->drop) return;
   set->pool = pool;
   set->next = to_drop;
