@@ -7,6 +7,8 @@
 //   stats.c    counting
 //   careful.c  limits, checks and chaos, for pools that have any
 //   pools.c    making and destroying
+//   advice.c   what is wrong with a pool, and what would help: computed from copies of numbers
+//   report.c   the reports that say so
 //
 // Each processor has a shard: a private slot, which only it touches, and a chain (ring.h), which it
 // pushes and pops at the head while others steal from the tail. The shards of all processors are
@@ -153,6 +155,8 @@ void *set_take_slot(shards *set, rt_thread *self);
 void *set_take_head(shards *set, rt_thread *self);
 void *set_take_tail(shards *set, unsigned first); // of any chain, beginning at processor `first`
 uint64_t set_items(const shards *set);            // about, while it is in use
+// As chain_sample.
+size_t set_sample(const shards *set, const void **items, size_t most);
 // Calls fn for each item; nobody else has the set.
 void set_empty(shards *set, void (*fn)(void *item, void *arg), void *arg);
 
@@ -174,5 +178,14 @@ void rotate_remove(tide_pool *pool); // nothing of it is dropped any more when t
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg);
 void pool_drop_item(tide_pool *pool, void *item);
 void pool_drop_set(tide_pool *pool, shards *set);
+
+// What has set the pace of collections since there are pools, by cause, and what the last one left.
+// Bytes are of the heap, with external ones.
+typedef struct pool_pace {
+  AO_t collections[TIDE_CAUSES];
+  AO_t grown[TIDE_CAUSES], grown_bytes[TIDE_CAUSES]; // from the one before until it: of how many
+  AO_t live_bytes, scanned_bytes;                    // scanned: with stacks and globals
+} pool_pace;
+extern pool_pace pool_pace_now;
 
 #endif

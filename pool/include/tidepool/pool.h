@@ -123,6 +123,12 @@ TIDE_API void tide_pool_put(tide_pool *pool, void *item);
 TIDE_API void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats);
 TIDE_API void tide_pool_stats_reset(tide_pool *pool);
 
+// What is wrong with the pools of the process, and what would help, in words and numbers; those
+// that collections cost most come first. The second writes a JSON object a line for each pool
+// instead. Both look at a moment of each pool, and write when they hold nothing.
+TIDE_API void tide_pool_report(FILE *out);
+TIDE_API void tide_pool_report_json(FILE *out);
+
 #ifdef __cplusplus
 }
 #endif
