@@ -212,7 +212,7 @@ END_TEST
 START_TEST(the_worst_comes_first) {
   static const int uses[] = {1, 3, 2};
   tide_pool *pools[3];
-  for (int i = 0; i < 3; i++) pools[i] = pool_with((tide_pool_options){.name = "abc" + i});
+  for (int i = 0; i < 3; i++) pools[i] = pool_with((tide_pool_options){.name = &"abc"[i]});
   for (int round = 0; round < 30; round++) {
     for (int i = 0; i < 3; i++) use(pools[i], uses[i]);
     collect_times(3);
