@@ -14,9 +14,43 @@
 
 // ---- Get ------------------------------------------------------------------------------------
 
+static void count_gap(AO_t *counts, uint64_t gap) {
+  AO_fetch_and_add1(&counts[gap < GAPS ? gap : GAPS - 1]);
+}
+
 static void note_gap(tide_pool *pool, uint64_t since_round) {
-  uint64_t gap = pool_round() - since_round;
-  AO_fetch_and_add1(&pool->gaps[gap < GAPS ? gap : GAPS - 1]);
+  count_gap(pool->gaps, pool_round() - since_round);
+}
+
+// Whether an item that a collection took would have answered it: see pool_private.h.
+static bool take_lost(tide_pool *pool) {
+  AO_t lost;
+  while ((lost = AO_load(&pool->lost)))
+    if (AO_compare_and_swap(&pool->lost, lost, lost - 1)) return true;
+  return false;
+}
+
+static void note_miss(tide_pool *pool) {
+  uint64_t last_use = AO_load(&pool->last_use);
+  if (!last_use) return;
+  note_gap(pool, last_use);
+  if (!take_lost(pool)) return;
+  uint64_t gap = pool_round() - last_use; // 0: the pool has been put to in this period already
+  count_gap(pool->forgotten, gap ? gap : AO_load(&pool->last_gap));
+}
+
+// The primary has not answered. How often in this period, and in which, is one word: it begins anew
+// without anybody's help.
+static void note_need(tide_pool *pool) {
+  if (!AO_load(&pool->last_use)) return; // nothing was ever put: threads share nothing
+  AO_t before, now, most, round = (AO_t)(uint32_t)pool_round() << 32;
+  do {
+    before = AO_load(&pool->needed);
+    now = before >> 32 << 32 == round ? before + 1 : round + 1;
+  } while (!AO_compare_and_swap(&pool->needed, before, now));
+  now = (uint32_t)now;
+  while ((most = AO_load(&pool->needed_most)) < now)
+    if (AO_compare_and_swap(&pool->needed_most, most, now)) return;
 }
 
 static void *take_from_victim(shards *victim, rt_thread *self, pool_event *event) {
@@ -49,10 +83,10 @@ static void *find(tide_pool *pool, rt_thread *self, pool_event *event, shards **
   if ((item = set_take_head(primary, self))) return item;
   *event = HIT_STOLEN;
   if ((item = set_take_tail(primary, self->proc->index + 1))) return item;
+  note_need(pool);
   if ((item = take_from_victims(pool, self, event, from))) return item;
   *event = MISS;
-  uint64_t last_use = AO_load(&pool->last_use);
-  if (last_use) note_gap(pool, last_use);
+  note_miss(pool);
   return NULL;
 }
 
@@ -66,7 +100,9 @@ static RT_NOINLINE void *get_slow(tide_pool *pool, rt_thread *self) {
   if (item && RT_UNLIKELY(pool->careful)) careful_got(pool, from, item);
   if (item) return item;
   if (pool->create) item = pool->create(pool->arg);
-  if (item) AO_fetch_and_add1(&pool->created);
+  if (!item) return NULL;
+  AO_fetch_and_add1(&pool->created);
+  AO_fetch_and_add(&pool->created_bytes, tide_size(item));
   return item;
 }
 
@@ -115,7 +151,14 @@ static void use_begins(tide_pool *pool, uint64_t round) {
   uint64_t last = AO_load(&pool->last_use);
   if (last == round || !AO_compare_and_swap(&pool->last_use, last, round)) return;
   AO_fetch_and_add1(&pool->uses);
-  if (last) AO_fetch_and_add(&pool->use_gap_sum, round - last);
+  uint64_t now_ns = os_now_ns(), last_ns = AO_load(&pool->last_use_ns), gap = round - last;
+  AO_store(&pool->last_use_ns, now_ns);
+  if (!last) return;
+  AO_store(&pool->last_gap, gap);
+  AO_fetch_and_add(&pool->use_gap_sum, gap);
+  AO_fetch_and_add(&pool->use_gap_squares, gap * gap);
+  AO_fetch_and_add(&pool->use_gap_ns, now_ns - last_ns);
+  if (gap > AO_load(&pool->use_gap_most)) AO_store(&pool->use_gap_most, gap);
 }
 
 // The primary if it has a shard for processor p, else the supplied set in its place if that has

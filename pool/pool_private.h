@@ -7,6 +7,8 @@
 //   stats.c    counting
 //   careful.c  limits, checks and chaos, for pools that have any
 //   pools.c    making and destroying
+//   advice.c   what is wrong with a pool, and what would help: computed from copies of numbers
+//   report.c   the reports that say so
 //
 // Each processor has a shard: a private slot, which only it touches, and a chain (ring.h), which it
 // pushes and pops at the head while others steal from the tail. The shards of all processors are
@@ -129,10 +131,18 @@ struct tide_pool {
   AO_t counts[POOL_EVENTS];            // what happened where there was no tally
   AO_t takes, slot_puts;               // of sets by CPU that are no more
   AO_t drops[POOL_DROPS], created;     //
+  AO_t created_bytes;                  // as tide_size has them
   AO_t reserved_items, reserved_bytes; // about to be put, where the pool measures
   AO_t gaps[GAPS];
   AO_t last_use, uses, use_gap_sum; // rounds, see use_begins; last_use 0: none yet
-  uint64_t born;                    // round
+  // The same for the advisor. `lost` is items that a pool would have besides if it forgot nothing:
+  // those that collections have taken, less the misses since, which they would have answered.
+  AO_t lost;
+  AO_t forgotten[GAPS];                         // such misses, by rounds between two uses
+  AO_t needed, needed_most;                     // see note_need
+  AO_t last_gap, use_gap_most, use_gap_squares; // rounds
+  AO_t last_use_ns, use_gap_ns;                 // when the last use began; added up
+  uint64_t born;                                // round
   tide_pool_stats at_reset;
   const char *name; // behind the pool
 };
@@ -154,6 +164,8 @@ void *set_take_slot(shards *set, rt_thread *self);
 void *set_take_head(shards *set, rt_thread *self);
 void *set_take_tail(shards *set, unsigned first); // of any chain, beginning at processor `first`
 uint64_t set_items(const shards *set);            // about, while it is in use
+// As chain_sample.
+size_t set_sample(const shards *set, const void **items, size_t most);
 // Calls fn for each item; nobody else has the set.
 void set_empty(shards *set, void (*fn)(void *item, void *arg), void *arg);
 
@@ -161,8 +173,9 @@ void set_empty(shards *set, void (*fn)(void *item, void *arg), void *arg);
 
 void count(tide_pool *pool, rt_thread *self, pool_event event); // pinned
 void stats_init(tide_pool *pool);
-bool provide_tallies(tide_pool *pool, unsigned wanted); // false: no memory
-void settle(tide_pool *pool, const shards *set);        // its takes, before it goes
+bool provide_tallies(tide_pool *pool, unsigned wanted);   // false: no memory
+void settle(tide_pool *pool, const shards *set);          // its takes, before it goes
+void stats_copy(tide_pool *pool, tide_pool_stats *stats); // tide_pool_stats_read, pinned
 
 // ---- rotate.c -------------------------------------------------------------------------------
 
@@ -174,5 +187,14 @@ void rotate_remove(tide_pool *pool); // nothing of it is dropped any more when t
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg);
 void pool_drop_item(tide_pool *pool, void *item);
 void pool_drop_set(tide_pool *pool, shards *set);
+
+// What has set the pace of collections since there are pools, by cause, and what the last one left.
+// Bytes are of the heap, with external ones.
+typedef struct pool_pace {
+  AO_t collections[TIDE_CAUSES];
+  AO_t grown[TIDE_CAUSES], grown_bytes[TIDE_CAUSES]; // from the one before until it: of how many
+  AO_t live_bytes, scanned_bytes;                    // scanned: with stacks and globals
+} pool_pace;
+extern pool_pace pool_pace_now;
 
 #endif

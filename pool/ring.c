@@ -126,6 +126,19 @@ uint64_t chain_items(const struct chain *chain) {
   return items;
 }
 
+size_t chain_sample(const struct chain *chain, const void **items, size_t most) {
+  size_t count = 0;
+  const struct ring *ring = (const struct ring *)AO_load_acquire(&chain->oldest);
+  for (; ring; ring = (const struct ring *)AO_load_acquire(&ring->next)) {
+    AO_t ends = AO_load(&ring->ends);
+    for (uint32_t at = ring_tail(ends); at != ring_head(ends) && count < most; at++) {
+      const void *item = (const void *)AO_load(&ring->slots[at & ring->mask]);
+      if (item) items[count++] = item;
+    }
+  }
+  return count;
+}
+
 int chain_looks_empty(const struct chain *chain) {
   const struct ring *ring = (const struct ring *)AO_load_acquire(&chain->oldest);
   for (; ring; ring = (const struct ring *)AO_load_acquire(&ring->next)) {

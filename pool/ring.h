@@ -72,6 +72,9 @@ size_t chain_push(struct chain *chain, void *item, struct ring **spare);
 
 int chain_looks_empty(const struct chain *chain); // anyone; it may have changed by then
 uint64_t chain_items(const struct chain *chain);  // anyone; about, while it is in use
+// Some of the items, up to `most`, to look at their addresses: they may be gone by then. Returns
+// how many. Anyone.
+size_t chain_sample(const struct chain *chain, const void **items, size_t most);
 
 void *chain_pop_head(struct chain *chain); // producer; NULL: empty
 void *chain_pop_tail(struct chain *chain); // anyone; NULL: empty

@@ -24,6 +24,7 @@
 static AO_t rounds;        // collections that pools have seen
 static AO_t last_round_ns; // when the last one was
 static shards *to_drop;
+pool_pace pool_pace_now;
 
 // Under `lock`, and changed with the world stopped.
 static rt_pinned_lock lock = RT_PINNED_LOCK_INIT;
@@ -55,6 +56,7 @@ void pool_drop_set(tide_pool *pool, shards *set) {
 // With the world stopped, or by the last user.
 static void discard(tide_pool *pool, shards *set) {
   settle(pool, set);
+  pool->lost += set_items(set);
   if (!pool->drop) return;
   set->pool = pool;
   set->next = to_drop;
@@ -176,11 +178,42 @@ static void on_stopped(const tide_cycle *cycle, void *arg) {
   }
 }
 
+// For the advisor. Two threads may be here, for two collections.
+static void note_pace(const tide_cycle *c) {
+  pool_pace *pace = &pool_pace_now;
+  uint64_t before = AO_load(&pace->live_bytes), start = c->heap_start_bytes + c->external_bytes;
+  uint64_t live = c->live_bytes + c->external_bytes;
+  AO_fetch_and_add1(&pace->collections[c->cause]);
+  if (before && start > before) AO_fetch_and_add(&pace->grown_bytes[c->cause], start - before);
+  if (before) AO_fetch_and_add1(&pace->grown[c->cause]);
+  AO_store(&pace->live_bytes, live);
+  AO_store(&pace->scanned_bytes, live + c->stack_bytes + c->global_bytes);
+}
+
 static void on_end(const tide_cycle *cycle, void *arg) {
+  note_pace(cycle);
   drop_all(rt_self(), NULL);
 }
 
+// A thread that forks may not take pinned locks while it can still be stopped. So this comes when
+// the runtime has its own: handlers for before the fork run in the reverse order of installing, and
+// a constructor of this priority comes before the runtime's.
+static void lock_for_fork(void) {
+  rt_pinned_lock_take(&lock);
+}
+static void unlock_after_fork(void) {
+  rt_pinned_lock_give(&lock);
+}
+static int fork_handlers_error;
+__attribute__((constructor(101))) static void install_fork_handlers(void) {
+  fork_handlers_error = pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+}
+
 bool rotate_init(void) {
+  if (fork_handlers_error) {
+    rt_error_set(TIDE_ERR_MEMORY, "no memory for the fork handlers");
+    return false;
+  }
   static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
   static tide_hook *start, *end;
   int cancellable = rt_cancel_disable();
@@ -201,8 +234,10 @@ static bool make_room(size_t pools) {
   size_t room = active_room ? 2 * active_room : 4096 / sizeof *active;
   tide_pool **larger = os_map(room * sizeof *active);
   if (!larger) return false;
-  if (active) memcpy(larger, active, active_count * sizeof *active);
-  if (active) os_unmap(active, active_room * sizeof *active);
+  if (active) {
+    memcpy(larger, active, active_count * sizeof *active);
+    os_unmap(active, active_room * sizeof *active);
+  }
   active = larger;
   active_room = room;
   return true;

@@ -50,6 +50,16 @@ uint64_t set_items(const shards *set) {
   return items;
 }
 
+size_t set_sample(const shards *set, const void **items, size_t most) {
+  size_t count = 0;
+  for (unsigned p = 0; p < set->count && count < most; p++) {
+    const void *item = look(&set->shard[p].slot);
+    if (item) items[count++] = item;
+    count += chain_sample(&set->shard[p].shared, items + count, most - count);
+  }
+  return count;
+}
+
 void set_empty(shards *set, void (*fn)(void *item, void *arg), void *arg) {
   for (unsigned p = 0; p < set->count; p++) {
     shard *s = &set->shard[p];

@@ -116,14 +116,20 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   s->hits_victim = sum(pool, HIT_VICTIM) + victim_slots;
   s->hits_private = sum(pool, HIT_PRIVATE) + less(takes, victim_slots);
   s->created = AO_load(&pool->created);
+  s->created_bytes = AO_load(&pool->created_bytes);
   s->rotations = pool_round() - pool->born;
   s->dropped_large = AO_load(&pool->drops[DROP_LARGE]);
   s->dropped_full = AO_load(&pool->drops[DROP_FULL]);
   s->dropped_memory = AO_load(&pool->drops[DROP_MEMORY]);
   s->dropped_chaos = AO_load(&pool->drops[DROP_CHAOS]);
   for (int i = 0; i < GAPS; i++) s->gaps[i] = AO_load(&pool->gaps[i]);
+  for (int i = 0; i < GAPS; i++) s->forgotten[i] = AO_load(&pool->forgotten[i]);
   s->uses = AO_load(&pool->uses);
   s->use_gap_sum = AO_load(&pool->use_gap_sum);
+  s->use_gap_squares = AO_load(&pool->use_gap_squares);
+  s->use_gap_ns = AO_load(&pool->use_gap_ns);
+  s->use_gap_most = AO_load(&pool->use_gap_most);
+  s->needed_most = AO_load(&pool->needed_most);
   read_parts(pool, s);
   uint64_t hits = s->hits_private + s->hits_shared + s->hits_stolen + s->hits_victim;
   s->gets = hits + s->misses;
@@ -138,19 +144,27 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   X(hits_stolen)                                                                                   \
   X(hits_victim)                                                                                   \
   X(misses) X(created) X(puts) X(rotations) X(dropped_idle) X(dropped_large) X(dropped_full)       \
-      X(dropped_memory) X(dropped_chaos) X(uses) X(use_gap_sum)
+      X(dropped_memory) X(dropped_chaos) X(uses) X(use_gap_sum) X(use_gap_squares) X(use_gap_ns)   \
+          X(created_bytes)
+
+void stats_copy(tide_pool *pool, tide_pool_stats *stats) {
+  read_all(pool, stats);
+#define SINCE_RESET(field) stats->field = less(stats->field, pool->at_reset.field);
+  COUNTS(SINCE_RESET)
+#undef SINCE_RESET
+  for (int i = 0; i < GAPS; i++) {
+    stats->gaps[i] = less(stats->gaps[i], pool->at_reset.gaps[i]);
+    stats->forgotten[i] = less(stats->forgotten[i], pool->at_reset.forgotten[i]);
+  }
+}
 
 void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats) {
   memset(stats, 0, sizeof *stats);
   rt_thread *self = rt_enter("tide_pool_stats_read");
   if (!self) return;
   rt_pin(self);
-  read_all(pool, stats);
+  stats_copy(pool, stats);
   rt_unpin(self);
-#define SINCE_RESET(field) stats->field = less(stats->field, pool->at_reset.field);
-  COUNTS(SINCE_RESET)
-#undef SINCE_RESET
-  for (int i = 0; i < GAPS; i++) stats->gaps[i] = less(stats->gaps[i], pool->at_reset.gaps[i]);
 }
 
 void tide_pool_stats_reset(tide_pool *pool) {
@@ -161,4 +175,6 @@ void tide_pool_stats_reset(tide_pool *pool) {
   read_all(pool, &now);
   rt_unpin(self);
   pool->at_reset = now;
+  AO_store(&pool->use_gap_most, 0);
+  AO_store(&pool->needed_most, 0);
 }

@@ -92,6 +92,14 @@ typedef struct tide_pool_stats {
   // Periods between two collections in which something was put, and how many collections there
   // were from one such period to the next, added up: use_gap_sum / (uses - 1) is the mean.
   uint64_t uses, use_gap_sum;
+  // Of the same numbers of collections: the squares added up, and the largest; and the nanoseconds
+  // from each such period's first put to the next one's, added up.
+  uint64_t use_gap_squares, use_gap_most, use_gap_ns;
+  // Misses that there would not have been if collections took nothing from the pool, by how many
+  // collections there were between its last two uses, as in gaps.
+  uint64_t forgotten[TIDE_POOL_GAPS];
+  uint64_t needed_most;   // gets between two collections that the primary did not answer, at most
+  uint64_t created_bytes; // of what create made, as tide_size has them
 } tide_pool_stats;
 
 // A new pool, empty. options may be NULL: the defaults. Returns NULL when there is no memory, or
@@ -114,6 +122,14 @@ TIDE_API void tide_pool_put(tide_pool *pool, void *item);
 
 TIDE_API void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats);
 TIDE_API void tide_pool_stats_reset(tide_pool *pool);
+
+// ---- Reports --------------------------------------------------------------------------------
+
+// What is wrong with the pools of the process, and what would help, in words and numbers; those
+// that collections cost most come first. The second writes a JSON object a line for each pool
+// instead. Both look at a moment of each pool, and write when they hold nothing.
+TIDE_API void tide_pool_report(FILE *out);
+TIDE_API void tide_pool_report_json(FILE *out);
 
 // ---- Free lists -----------------------------------------------------------------------------
 //

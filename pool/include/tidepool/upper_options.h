@@ -8,6 +8,8 @@
     "pools go by the processors that threads have, never by CPUs: the same steps on the same "     \
     "processors have the same result")                                                             \
   X(poolchaos, INTEGER, "TIDE_DEBUG", "poolchaos", 0, 0, INT32_MAX,                                \
-    "pools lose a quarter of the puts and mix up the rest, by this seed; 0 means they do not")
+    "pools lose a quarter of the puts and mix up the rest, by this seed; 0 means they do not")     \
+  X(poolreport, INTEGER, "TIDE_DEBUG", "poolreport", 0, 0, 1,                                      \
+    "print the report on pools on stderr when the program exits")
 
 #endif

@@ -1,0 +1,788 @@
+// SPDX-License-Identifier: MIT
+// The advisor: reports on pools that are used in known ways, and whether its promises hold. For
+// that the advice is followed, the same program runs again, and its hit rate is measured.
+//
+// Where only tide_collect collects, numbers are exact: one thread, one processor, and pools that go
+// by it. Reports are read as JSON.
+#include "json_testing.h"
+#include "testing.h"
+
+#include "advice.h"
+
+#include <atomic_ops.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <tidepool.h>
+
+enum { ITEMS = 8, USES = 40, ITEM_BYTES = 4096, ITEMS_MOST = 128 };
+
+static void *held[ITEMS_MOST]; // static: a root
+
+// ---- Reading reports ------------------------------------------------------------------------
+
+static char *report_of(void (*report)(FILE *out)) {
+  static char *text;
+  static size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  ck_assert_ptr_nonnull(out);
+  report(out);
+  fclose(out);
+  return text;
+}
+
+// The line about the pool; the name is as JSON has it. All lines are JSON.
+static char *json_of(const char *name) {
+  char *text = report_of(tide_pool_report_json), *found = NULL, wanted[256];
+  snprintf(wanted, sizeof wanted, "{\"name\":\"%s\",", name);
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    ck_assert_msg(is_json(line, strlen(line)), "not JSON: %s", line);
+    if (!strncmp(line, wanted, strlen(wanted))) found = line;
+  }
+  ck_assert_msg(found != NULL, "no pool %s", name);
+  return found;
+}
+
+static const char *value_of(const char *line, const char *field) {
+  char wanted[64];
+  snprintf(wanted, sizeof wanted, "\"%s\":", field);
+  const char *at = strstr(line, wanted);
+  ck_assert_msg(at != NULL, "no field %s in %s", field, line);
+  return at + strlen(wanted);
+}
+
+// null is 0: no field has both.
+static double number(const char *line, const char *field) {
+  const char *value = value_of(line, field);
+  return strncmp(value, "null", 4) ? strtod(value, NULL) : 0;
+}
+
+#define ASSERT_NUMBER(line, field, wanted)                                                         \
+  ck_assert_msg(fabs(number(line, field) - (double)(wanted)) < 1e-4, "%s is %g, not %g, in %s",    \
+                field, number(line, field), (double)(wanted), line)
+
+static void assert_word(const char *line, const char *field, const char *wanted) {
+  char quoted[64];
+  snprintf(quoted, sizeof quoted, "\"%s\"", wanted);
+  ck_assert_msg(!strncmp(value_of(line, field), quoted, strlen(quoted)), "%s is not %s in %s",
+                field, wanted, line);
+}
+
+static void assert_contains(const char *text, const char *part) {
+  ck_assert_msg(strstr(text, part) != NULL, "no '%s' in: %s", part, text);
+}
+
+// ---- Programs -------------------------------------------------------------------------------
+
+static void *make_item(void *arg) {
+  return tide_alloc_leaf(ITEM_BYTES);
+}
+
+static tide_pool *pool_with(tide_pool_options options) {
+  if (!options.create) options.create = make_item;
+  tide_pool *pool = tide_pool_create(&options);
+  ck_assert_ptr_nonnull(pool);
+  return pool;
+}
+
+static void use(tide_pool *pool, int items) {
+  for (int i = 0; i < items; i++) held[i] = tide_pool_get(pool);
+  for (int i = 0; i < items; i++) {
+    tide_pool_put(pool, held[i]);
+    held[i] = NULL;
+  }
+}
+
+static void collect_times(int times) {
+  for (int i = 0; i < times; i++) tide_collect();
+}
+
+// Uses with so many collections in between, by turns.
+typedef struct pattern {
+  const char *what;
+  int gaps[8], length; // the gaps repeat
+  double hits;         // of the gets that have something to find, with survive 1
+  bool even;
+  int survive; // what makes it good; 0: it is
+} pattern;
+
+static const pattern patterns[] = {
+    {"every collection", {1}, 1, 1, true, 0},
+    {"every 2nd", {2}, 1, 0, true, 2},
+    {"every 3rd", {3}, 1, 0, true, 3},
+    {"every 5th", {5}, 1, 0, true, 5},
+    {"every 1.5", {1, 2}, 2, 0.5, true, 2},
+    {"every 2.5", {2, 3}, 2, 0, true, 3},
+    {"mixed", {1, 2, 3, 5}, 4, 0.25, false, 5},
+    {"long pauses", {1, 1, 1, 1, 1, 1, 1, 40}, 8, 7.0 / 8, false, 40},
+    {"too long for survive", {300}, 1, 0, true, 0},
+};
+
+// 1 + a multiple of every length: all gaps come equally often.
+static void run_pattern(tide_pool *pool, const pattern *p) {
+  for (int i = 0; i <= USES; i++) {
+    use(pool, ITEMS);
+    if (i < USES) collect_times(p->gaps[i % p->length]);
+  }
+}
+
+static double mean_gap(const pattern *p) {
+  double sum = 0;
+  for (int i = 0; i < p->length; i++) sum += p->gaps[i];
+  return sum / p->length;
+}
+
+// Without the cold misses.
+static double measured(tide_pool *pool, int cold) {
+  tide_pool_stats s;
+  tide_pool_stats_read(pool, &s);
+  return 1 - (double)(s.misses - (uint64_t)cold) / (double)(s.gets - (uint64_t)cold);
+}
+
+static void one_processor(void) {
+  setenv("TIDE_DEBUG", "poolseed=1", 1);
+  tide_procs_set(1);
+}
+
+static void only_collections_asked_for(void) {
+  one_processor();
+  tide_gc_disable();
+}
+
+// ---- Numbers --------------------------------------------------------------------------------
+
+START_TEST(the_numbers_are_those_of_the_pattern) {
+  const pattern *p = &patterns[_i];
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x"});
+  run_pattern(pool, p);
+  const char *line = json_of("x");
+  int again = USES * ITEMS;
+  ASSERT_NUMBER(line, "gets", again + ITEMS);
+  ASSERT_NUMBER(line, "puts", again + ITEMS);
+  ASSERT_NUMBER(line, "cold", ITEMS);
+  ASSERT_NUMBER(line, "demand", 0);
+  ASSERT_NUMBER(line, "forgotten", again * (1 - p->hits));
+  ASSERT_NUMBER(line, "hit_rate", again * p->hits / (again + ITEMS));
+  ASSERT_NUMBER(line, "gap", mean_gap(p));
+  assert_word(line, "predicted_by", p->even ? "even" : "gaps");
+  // The prediction comes from the gaps alone, and is what was measured.
+  ASSERT_NUMBER(line, "predicted", number(line, "hit_rate"));
+  ASSERT_NUMBER(line, "survive", p->survive);
+  ASSERT_NUMBER(line, "free_list", p->hits == 1 ? 0 : ITEMS);
+  ASSERT_NUMBER(line, "gc_percent", 0); // collections are tide_collect's
+  ASSERT_NUMBER(line, "items", ITEMS);
+  ck_assert_double_ge(number(line, "bytes"), ITEMS * ITEM_BYTES);
+  assert_word(line, "trouble", p->hits == 1 ? "fine" : "forgotten");
+  char sentence[64];
+  snprintf(sentence, sizeof sentence, "Used every %.1f collections", mean_gap(p));
+  if (p->hits == 1)
+    assert_contains(line, "Nothing to do.");
+  else
+    assert_contains(line, sentence);
+}
+END_TEST
+
+START_TEST(misses_are_told_apart) {
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x"});
+  use(pool, 4); // 4 cold
+  use(pool, 6); // 2 for want of items
+  collect_times(2);
+  use(pool, 3); // 3 of 6 that were forgotten
+  use(pool, 7); // 3 more of them, and 1 that never was there
+  tide_pool_stats s;
+  tide_pool_stats_read(pool, &s);
+  ck_assert_uint_eq(s.forgotten[2], 6);
+  ck_assert_uint_eq(s.needed_most, 7);
+  ck_assert_uint_eq(s.created_bytes, s.created * ITEM_BYTES);
+  collect_times(3);
+  use(pool, 1);
+  const char *line = json_of("x");
+  ASSERT_NUMBER(line, "cold", 4);
+  ASSERT_NUMBER(line, "demand", 3);
+  ASSERT_NUMBER(line, "forgotten", 7);
+  tide_pool_stats_reset(pool);
+  line = json_of("x");
+  ASSERT_NUMBER(line, "cold", 0);
+  ASSERT_NUMBER(line, "demand", 0);
+  ASSERT_NUMBER(line, "forgotten", 0);
+  assert_word(line, "trouble", "too_few_data");
+}
+END_TEST
+
+START_TEST(the_worst_comes_first) {
+  static const int uses[] = {1, 3, 2};
+  tide_pool *pools[3];
+  for (int i = 0; i < 3; i++) pools[i] = pool_with((tide_pool_options){.name = &"abc"[i]});
+  for (int round = 0; round < 30; round++) {
+    for (int i = 0; i < 3; i++) use(pools[i], uses[i]);
+    collect_times(3);
+  }
+  const char *text = report_of(tide_pool_report);
+  const char *bc = strstr(text, "pool bc:"), *c = strstr(text, "pool c:");
+  const char *abc = strstr(text, "pool abc:");
+  ck_assert(bc && c && abc && bc < c && c < abc);
+  assert_contains(text, "tidepool: 3 pools of process");
+  assert_contains(text, "90 collections (90 forced)");
+}
+END_TEST
+
+// ---- Promises -------------------------------------------------------------------------------
+
+// The rates are exact here; without that a few percent would be allowed.
+START_TEST(the_advised_survive_keeps_the_promise) {
+  const pattern *p = &patterns[_i];
+  if (!p->survive) return;
+  run_pattern(pool_with((tide_pool_options){.name = "before"}), p);
+  const char *line = json_of("before");
+  int survive = (int)number(line, "survive");
+  ck_assert_double_ge(number(line, "promised"), 0.98);
+  tide_pool *after = pool_with((tide_pool_options){.name = "after", .survive = survive});
+  run_pattern(after, p);
+  ck_assert_double_ge(measured(after, ITEMS), number(line, "promised"));
+  assert_word(json_of("after"), "trouble", "fine");
+  // No smaller one does.
+  tide_pool *less = pool_with((tide_pool_options){.survive = survive - 1});
+  run_pattern(less, p);
+  ck_assert_double_lt(measured(less, ITEMS), number(line, "promised"));
+}
+END_TEST
+
+// A free list, as simple as can be.
+START_TEST(a_free_list_of_the_advised_size_keeps_the_promise) {
+  const pattern *p = &patterns[_i];
+  if (p->hits == 1) return;
+  run_pattern(pool_with((tide_pool_options){.name = "before"}), p);
+  const char *line = json_of("before");
+  static void *list[ITEMS_MOST];
+  int room = (int)number(line, "free_list"), count = 0, hits = 0;
+  for (int i = 0; i <= USES; i++) {
+    for (int item = 0; item < ITEMS; item++) {
+      hits += count > 0;
+      held[item] = count ? list[--count] : make_item(NULL);
+    }
+    for (int item = 0; item < ITEMS; item++)
+      if (count < room) list[count++] = held[item];
+    tide_collect();
+  }
+  ck_assert_double_ge((double)hits / (USES * ITEMS), number(line, "promised"));
+}
+END_TEST
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+// A use every third collection, of which there is one every 10 ms. Returns how many of the uses had
+// more than idle_ns in front of them: a machine may have much else to do.
+static int run_in_time(tide_pool *pool, uint64_t idle_ns) {
+  int late = 0;
+  uint64_t put_at_ns = 0;
+  for (int i = 0; i <= USES; i++) {
+    late += i && now_ns() - put_at_ns > idle_ns;
+    put_at_ns = now_ns();
+    use(pool, ITEMS);
+    for (int k = 0; k < 3; k++) {
+      usleep(10000);
+      tide_collect();
+    }
+  }
+  return late;
+}
+
+START_TEST(the_advised_min_idle_ns_keeps_the_promise) {
+  run_in_time(pool_with((tide_pool_options){.name = "before"}), UINT64_MAX);
+  const char *line = json_of("before");
+  double t_ns = number(line, "gap_ns"), idle_ns = number(line, "min_idle_ns");
+  ck_assert_double_ge(t_ns, 30e6);
+  ck_assert_double_ge(idle_ns, 1.25 * t_ns - 1);
+  ck_assert_double_le(idle_ns, 1.25 * t_ns + 1e6);
+  tide_pool *after = pool_with((tide_pool_options){.min_idle_ns = (uint64_t)idle_ns});
+  int late = run_in_time(after, (uint64_t)idle_ns);
+  ck_assert_double_ge(measured(after, ITEMS), number(line, "promised") - (double)late / USES);
+  ck_assert_int_le(late, USES / 2);
+}
+END_TEST
+
+// A program whose collections come from what it allocates: a use for so many bytes.
+typedef struct allocating {
+  const char *what;
+  size_t live_bytes, bytes_per_use;
+  int64_t limit_bytes; // 0: none
+} allocating;
+
+static const allocating programs[] = {
+    {"8 MiB live", 8 * MIB, 19 * MIB, 0},
+    {"nothing live: the smallest heap counts", 0, 10 * MIB, 0},
+    {"32 MiB live, just missed", 32 * MIB, 50 * MIB, 0},
+    {"at the limit", 8 * MIB, 50 * MIB, 32 * MIB},
+};
+
+static void *live; // a root
+
+static void run_allocating(tide_pool *pool, const allocating *program) {
+  enum { CHUNK_BYTES = 64 << 10 };
+  size_t allocated = 0, next_use = 0;
+  for (int uses = 0; uses <= USES;) {
+    if (allocated >= next_use) {
+      use(pool, ITEMS);
+      uses++;
+      next_use += program->bytes_per_use;
+    }
+    MUST(tide_alloc_leaf(CHUNK_BYTES));
+    allocated += CHUNK_BYTES;
+  }
+}
+
+static tide_pool *pool_before(const allocating *program) {
+  one_processor();
+  if (program->limit_bytes) {
+    tide_gc_percent_set(-1);
+    tide_memory_limit_set(program->limit_bytes);
+  }
+  if (program->live_bytes) live = tide_alloc_leaf(program->live_bytes);
+  tide_pool *pool = pool_with((tide_pool_options){.name = "before"});
+  tide_collect();
+  run_allocating(pool, program);
+  return pool;
+}
+
+START_TEST(the_advised_pace_keeps_the_promise) {
+  const allocating *program = &programs[_i];
+  pool_before(program);
+  const char *line = json_of("before");
+  assert_word(line, "trouble", "forgotten");
+  assert_word(line, "predicted_by", "even");
+  ck_assert_double_le(fabs(number(line, "predicted") - number(line, "hit_rate")), 0.05);
+  if (program->limit_bytes) {
+    ASSERT_NUMBER(line, "gc_percent", 0);
+    ASSERT_NUMBER(line, "survive", 0); // of no use at the limit
+    ck_assert_double_gt(number(line, "memory_limit"), (double)program->limit_bytes);
+    assert_contains(line, "The memory limit sets the pace");
+    tide_memory_limit_set((int64_t)number(line, "memory_limit"));
+  } else {
+    ASSERT_NUMBER(line, "memory_limit", 0);
+    ck_assert_double_gt(number(line, "gc_percent"), 100 * (number(line, "gap")));
+    ck_assert_double_lt(number(line, "gc_percent"), 125 * (number(line, "gap")));
+    tide_gc_percent_set((int)number(line, "gc_percent"));
+  }
+  tide_collect(); // the pace is as new
+  tide_pool *after = pool_with((tide_pool_options){.name = "after"});
+  run_allocating(after, program);
+  ck_assert_double_ge(measured(after, ITEMS), number(line, "promised") - 0.05);
+  assert_word(json_of("after"), "trouble", "fine");
+}
+END_TEST
+
+START_TEST(no_percent_is_advised_that_the_limit_does_not_allow) {
+  one_processor();
+  live = tide_alloc_leaf(8 * MIB);
+  tide_memory_limit_set(24 * MIB); // GC percent 100 is just below it
+  tide_pool *pool = pool_with((tide_pool_options){.name = "before"});
+  run_allocating(pool, &(allocating){.bytes_per_use = 30 * MIB});
+  const char *line = json_of("before");
+  ASSERT_NUMBER(line, "gc_percent", 0);
+  assert_contains(line, "GC percent cannot do it under this memory limit.");
+  ck_assert_double_gt(number(line, "survive"), 0);
+}
+END_TEST
+
+// ---- Other troubles -------------------------------------------------------------------------
+
+START_TEST(too_few_data_is_said_to_be_too_few) {
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x"});
+  use(pool, 5);
+  collect_times(3);
+  use(pool, 5);
+  const char *line = json_of("x");
+  assert_word(line, "trouble", "too_few_data");
+  assert_contains(line, "10 gets, 3 collections");
+  for (int i = 0; i < 2; i++) use(pool, 5);
+  assert_word(json_of("x"), "trouble", "forgotten");
+}
+END_TEST
+
+START_TEST(a_pool_that_nobody_asks_is_found) {
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x"});
+  for (int i = 0; i < 30; i++) tide_pool_put(pool, make_item(NULL));
+  collect_times(3);
+  const char *line = json_of("x");
+  assert_word(line, "trouble", "never_asked");
+  assert_contains(line, "30 items were put and none was asked for");
+}
+END_TEST
+
+START_TEST(items_that_do_not_come_back_are_found) {
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x"});
+  for (int i = 0; i < 100; i++) {
+    void *item = tide_pool_get(pool);
+    if (i % 2) tide_pool_put(pool, item);
+    if (i % 10 == 0) tide_collect();
+  }
+  const char *line = json_of("x");
+  assert_word(line, "trouble", "not_put_back");
+  assert_contains(line, "50 of 100 items never came back");
+  // None at all.
+  pool = pool_with((tide_pool_options){.name = "y"});
+  for (int i = 0; i < 100; i++) tide_pool_get(pool);
+  collect_times(3);
+  assert_contains(json_of("y"), "100 of 100 items never came back");
+}
+END_TEST
+
+START_TEST(bounds_that_are_too_tight_are_found) {
+  tide_pool *full = pool_with((tide_pool_options){.name = "full", .max_items = 2});
+  tide_pool *large = pool_with((tide_pool_options){.name = "large", .max_item_bytes = 100});
+  tide_pool_put(large, tide_alloc(16)); // the only one that fits
+  for (int i = 0; i < 20; i++) {
+    use(full, 8);
+    use(large, 4);
+    tide_collect();
+  }
+  const char *line = json_of("full");
+  assert_word(line, "trouble", "refused");
+  ASSERT_NUMBER(line, "max_items", 8);
+  assert_contains(line, "Set max_items = 8.");
+  line = json_of("large");
+  assert_word(line, "trouble", "refused");
+  assert_contains(line, "larger than max_item_bytes = 100");
+  // Followed:
+  tide_pool *wide = pool_with((tide_pool_options){.name = "wide", .max_items = 8});
+  for (int i = 0; i < 20; i++) {
+    use(wide, 8);
+    tide_collect();
+  }
+  assert_word(json_of("wide"), "trouble", "fine");
+}
+END_TEST
+
+START_TEST(growing_demand_is_no_fault_of_collections) {
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x"});
+  for (int items = 1; items <= 20; items++) {
+    use(pool, items);
+    tide_collect();
+  }
+  const char *line = json_of("x");
+  assert_word(line, "trouble", "demand");
+  ASSERT_NUMBER(line, "demand", 19);
+  ASSERT_NUMBER(line, "forgotten", 0);
+  assert_contains(line, "up to 20;");
+}
+END_TEST
+
+static void *make_tiny(void *arg) {
+  return tide_alloc(16);
+}
+
+START_TEST(tiny_items_are_found) {
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x", .create = make_tiny});
+  for (int i = 0; i < 30; i++) {
+    use(pool, 4);
+    tide_collect();
+  }
+  const char *line = json_of("x");
+  assert_word(line, "burden", "tiny");
+  assert_word(line, "trouble", "fine");
+  assert_contains(line, "Items of 16 bytes gain nothing");
+}
+END_TEST
+
+static void *make_large(void *arg) {
+  return tide_alloc_leaf(MIB);
+}
+
+START_TEST(a_pool_that_holds_much_of_the_limit_is_found) {
+  tide_memory_limit_set(64 * MIB);
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x", .create = make_large});
+  for (int i = 0; i < 4; i++) {
+    use(pool, 32);
+    tide_collect();
+  }
+  const char *line = json_of("x");
+  assert_word(line, "burden", "greedy");
+  ck_assert_double_le(fabs(number(line, "limit_share") - 0.5), 0.01);
+  ck_assert_double_gt(number(line, "heap_share"), 0.9);
+  ASSERT_NUMBER(line, "max_bytes", 7 * MIB); // a tenth, in whole MiB
+  assert_contains(line, "It holds 50 % of the memory limit");
+}
+END_TEST
+
+// Each of the items grows to 1 MiB once; afterwards all are used in every period, so the pool keeps
+// them.
+static void run_burst(tide_pool *pool) {
+  enum { BURST = 64 };
+  for (int i = 0; i < BURST; i++) held[i] = tide_realloc(tide_pool_get(pool), MIB);
+  for (int i = 0; i < BURST; i++) {
+    tide_pool_put(pool, held[i]);
+    held[i] = NULL;
+  }
+  for (int i = 0; i < 3; i++) {
+    clear_stack();
+    tide_collect();
+    use(pool, BURST);
+  }
+}
+
+START_TEST(oversized_items_are_found_and_the_advice_is_rid_of_them) {
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x"});
+  run_burst(pool);
+  const char *line = json_of("x");
+  assert_word(line, "burden", "oversized");
+  assert_contains(line, "grown to 1 MiB on average, from 4 KiB");
+  assert_contains(line, "max_item_bytes = 8192");
+  ASSERT_NUMBER(line, "max_item_bytes", 8192);
+  ck_assert_double_ge(number(line, "bytes"), 64.0 * MIB);
+  ck_assert_uint_gt(read_stats().heap_inuse, 64 * MIB);
+  uint64_t max_item_bytes = (uint64_t)number(line, "max_item_bytes");
+  tide_pool_destroy(pool);
+  pool = pool_with((tide_pool_options){.name = "y", .max_item_bytes = max_item_bytes});
+  run_burst(pool);
+  ck_assert_uint_lt(read_stats().heap_inuse, 10 * 1000 * 1000);
+  assert_word(json_of("y"), "burden", "light");
+}
+END_TEST
+
+// ---- Names ----------------------------------------------------------------------------------
+
+static const struct {
+  const char *name, *json;
+} names[] = {
+    {"\"quoted\"\\", "\\\"quoted\\\"\\\\"},
+    {"line\nend\t\x01\x7f", "line\\u000aend\\u0009\\u0001\\u007f"},
+    {"gr\xc3\xb6\xc3\x9f\x65 \xe2\x82\xac \xf0\x9f\x90\x9f",
+     "gr\xc3\xb6\xc3\x9f\x65 \xe2\x82\xac \xf0\x9f\x90\x9f"},
+    {"not UTF-8: \xff \xc3 \xc0\x80 \xed\xa0\x80",
+     "not UTF-8: \\ufffd \\ufffd \\ufffd\\ufffd \\ufffd\\ufffd\\ufffd"},
+    {"beyond: \xf4\x90\x80\x80 \xe0\x80\x80 \xf0\x80\x80\x80 \xf0\x90\x80\x80",
+     "beyond: \\ufffd\\ufffd\\ufffd\\ufffd \\ufffd\\ufffd\\ufffd \\ufffd\\ufffd\\ufffd\\ufffd "
+     "\xf0\x90\x80\x80"},
+    {"cut \xe2\x82", "cut \\ufffd\\ufffd"},
+    {"", ""},
+};
+
+START_TEST(any_name_makes_json) {
+  pool_with((tide_pool_options){.name = names[_i].name});
+  json_of(names[_i].json);
+  const char *text = report_of(tide_pool_report);
+  ck_assert_uint_eq(count_lines(text), 3);
+}
+END_TEST
+
+START_TEST(long_names_are_cut_between_characters) {
+  char name[1000] = "", line[128] = "";
+  for (size_t i = 0; i < 300; i++) strcat(name, "\xe2\x82\xac");
+  memcpy(line, name, 126); // 127 bytes would end within one
+  pool_with((tide_pool_options){.name = name});
+  json_of(line);
+}
+END_TEST
+
+START_TEST(more_pools_than_anybody_has_counted) {
+  for (int i = 0; i < 1000; i++) pool_with((tide_pool_options){.name = "one of many"});
+  char *text = report_of(tide_pool_report_json);
+  ck_assert_uint_eq(count_lines(text), 1000);
+  tide_pool_report(NULL); // ignored
+  tide_pool_report_json(NULL);
+}
+END_TEST
+
+// ---- At the exit ----------------------------------------------------------------------------
+
+static void ask_for_report(void) {
+  setenv("TIDE_DEBUG", "poolreport=1", 1);
+  use(pool_with((tide_pool_options){.name = "at exit"}), 3);
+}
+
+static void exit_at_once(void *arg) {
+  ask_for_report();
+  exit(3);
+}
+
+static void *exit_here(void *arg) {
+  exit(3);
+}
+
+static void exit_in_tide_blocking(void *arg) {
+  ask_for_report();
+  tide_blocking(exit_here, NULL);
+}
+
+// Makes, uses and destroys pools, and collects.
+static void *be_busy(void *arg) {
+  for (int i = 0;; i++) {
+    tide_pool *pool = pool_with((tide_pool_options){.name = "busy"});
+    tide_pool_put(pool, tide_pool_get(pool));
+    if (i % 50 == 0) tide_collect();
+    tide_pool_destroy(pool);
+  }
+  return NULL;
+}
+
+// The thread that exits has never used the library, others are in the middle of it.
+static void exit_in_another_thread(void *arg) {
+  ask_for_report();
+  pthread_t busy, other;
+  tide_thread_create(&busy, NULL, be_busy, NULL);
+  usleep(20000);
+  pthread_create(&other, NULL, exit_here, NULL);
+  be_busy(NULL);
+}
+
+static void exit_in_a_hook(const tide_cycle *cycle, void *arg) {
+  exit(3);
+}
+
+static void exit_at_the_end_of_a_cycle(void *arg) {
+  ask_for_report();
+  tide_hook_add(TIDE_CYCLE_END, exit_in_a_hook, NULL);
+  tide_collect();
+}
+
+static void (*const exits[])(void *) = {exit_at_once, exit_in_tide_blocking, exit_in_another_thread,
+                                        exit_at_the_end_of_a_cycle};
+
+START_TEST(the_report_comes_at_the_exit) {
+  child c;
+  in_child(&c, 20, exits[_i], NULL);
+  ck_assert_msg(WIFEXITED(c.status) && WEXITSTATUS(c.status) == 3, "status %x, %s", c.status,
+                c.errors);
+  assert_contains(c.errors, " of process ");
+  assert_contains(c.errors, "pool at exit: 3 gets, hit rate 0.0 %; misses: 3 cold");
+  assert_contains(c.errors, "Too few data: 3 gets");
+}
+END_TEST
+
+static void exit_without_asking(void *arg) {
+  use(pool_with((tide_pool_options){.name = "at exit"}), 3);
+  exit(3);
+}
+
+START_TEST(without_the_option_nothing_is_said) {
+  child c;
+  in_child(&c, 20, exit_without_asking, NULL);
+  ck_assert_int_eq(WEXITSTATUS(c.status), 3);
+  ck_assert_str_eq(c.errors, "");
+}
+END_TEST
+
+static void exit_after_fork(void *arg) {
+  ask_for_report();
+  pid_t pid = fork();
+  int status = 0;
+  if (pid > 0) waitpid(pid, &status, 0);
+  exit(pid ? WEXITSTATUS(status) : 3);
+}
+
+START_TEST(parent_and_child_report_both) {
+  child c;
+  in_child(&c, 20, exit_after_fork, NULL);
+  ck_assert_int_eq(WEXITSTATUS(c.status), 3);
+  const char *first = strstr(c.errors, "pool of process");
+  ck_assert_ptr_nonnull(first);
+  assert_contains(first + 1, "pool of process");
+}
+END_TEST
+
+static void exit_with_stderr_closed(void *arg) {
+  ask_for_report();
+  close(STDERR_FILENO);
+  exit(3);
+}
+
+static void exit_with_nobody_reading(void *arg) {
+  ask_for_report();
+  int ends[2];
+  if (pipe(ends)) _exit(1);
+  dup2(ends[1], STDERR_FILENO);
+  close(ends[0]);
+  signal(SIGPIPE, SIG_DFL);
+  exit(3);
+}
+
+START_TEST(how_the_program_ends_does_not_hang_on_stderr) {
+  child c;
+  in_child(&c, 20, exit_with_stderr_closed, NULL);
+  ck_assert_int_eq(c.status, 3 << 8);
+  in_child(&c, 20, exit_with_nobody_reading, NULL);
+  ck_assert_int_eq(c.status, 3 << 8);
+}
+END_TEST
+
+static AO_t stop_asking;
+
+static void *report_all_the_time(void *arg) {
+  FILE *out = fopen("/dev/null", "we");
+  while (!AO_load(&stop_asking)) tide_pool_report(out);
+  fclose(out);
+  return NULL;
+}
+
+// A child that finds the list of pools locked by a thread that it does not have would hang.
+static void fork_beside_reports(void *arg) {
+  for (int i = 0; i < 300; i++) pool_with((tide_pool_options){.name = "one of many"});
+  pthread_t thread;
+  tide_thread_create(&thread, NULL, report_all_the_time, NULL);
+  for (int i = 0; i < 100; i++) {
+    pid_t pid = fork();
+    if (!pid) {
+      use(pool_with((tide_pool_options){.name = "child"}), 3);
+      tide_collect();
+      _exit(0);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    MUST(status == 0);
+  }
+  AO_store(&stop_asking, 1);
+  pthread_join(thread, NULL);
+}
+
+START_TEST(a_child_does_not_inherit_the_lock_of_a_report) {
+  child c;
+  in_child(&c, 30, fork_beside_reports, NULL);
+  assert_ended_well(&c);
+}
+END_TEST
+
+// ---- The suite ------------------------------------------------------------------------------
+
+int main(void) {
+  Suite *suite = suite_create("advisor");
+  TCase *exact = tcase_create("exact");
+  tcase_add_checked_fixture(exact, only_collections_asked_for, NULL);
+  tcase_set_timeout(exact, 60);
+  tcase_add_loop_test(exact, the_numbers_are_those_of_the_pattern, 0, LENGTH(patterns));
+  tcase_add_test(exact, misses_are_told_apart);
+  tcase_add_test(exact, the_worst_comes_first);
+  tcase_add_loop_test(exact, the_advised_survive_keeps_the_promise, 0, LENGTH(patterns));
+  tcase_add_loop_test(exact, a_free_list_of_the_advised_size_keeps_the_promise, 0,
+                      LENGTH(patterns));
+  tcase_add_test(exact, the_advised_min_idle_ns_keeps_the_promise);
+  tcase_add_test(exact, too_few_data_is_said_to_be_too_few);
+  tcase_add_test(exact, a_pool_that_nobody_asks_is_found);
+  tcase_add_test(exact, items_that_do_not_come_back_are_found);
+  tcase_add_test(exact, bounds_that_are_too_tight_are_found);
+  tcase_add_test(exact, growing_demand_is_no_fault_of_collections);
+  tcase_add_test(exact, tiny_items_are_found);
+  tcase_add_test(exact, a_pool_that_holds_much_of_the_limit_is_found);
+  tcase_add_test(exact, oversized_items_are_found_and_the_advice_is_rid_of_them);
+  tcase_add_loop_test(exact, any_name_makes_json, 0, LENGTH(names));
+  tcase_add_test(exact, long_names_are_cut_between_characters);
+  tcase_add_test(exact, more_pools_than_anybody_has_counted);
+  suite_add_tcase(suite, exact);
+  TCase *paced = tcase_create("paced");
+  tcase_set_timeout(paced, 60);
+  tcase_add_loop_test(paced, the_advised_pace_keeps_the_promise, 0, LENGTH(programs));
+  tcase_add_test(paced, no_percent_is_advised_that_the_limit_does_not_allow);
+  suite_add_tcase(suite, paced);
+  TCase *at_exit = tcase_create("at exit");
+  tcase_set_timeout(at_exit, 60);
+  tcase_add_loop_test(at_exit, the_report_comes_at_the_exit, 0, LENGTH(exits));
+  tcase_add_test(at_exit, without_the_option_nothing_is_said);
+  tcase_add_test(at_exit, parent_and_child_report_both);
+  tcase_add_test(at_exit, how_the_program_ends_does_not_hang_on_stderr);
+  tcase_add_test(at_exit, a_child_does_not_inherit_the_lock_of_a_report);
+  suite_add_tcase(suite, at_exit);
+  return run_suite(suite);
+}
