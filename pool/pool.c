@@ -24,7 +24,9 @@ static void note_gap(tide_pool *pool, uint64_t since_round) {
 
 // Whether an item that a collection took would have answered it: see pool_private.h.
 static bool take_lost(tide_pool *pool) {
-  AO_t lost;
+  AO_t lost, round = pool_round(), as_of = AO_load(&pool->lost_as_of);
+  if (as_of != round && AO_compare_and_swap(&pool->lost_as_of, as_of, round))
+    AO_store(&pool->lost, stats_lost(pool));
   while ((lost = AO_load(&pool->lost)))
     if (AO_compare_and_swap(&pool->lost, lost, lost - 1)) return true;
   return false;

@@ -102,43 +102,47 @@ typedef enum pool_drop {
   POOL_DROPS
 } pool_drop;
 
+// Two cache lines are what gets, puts and rotations look at.
 struct tide_pool {
-  // Read by every get and put.
   AO_t primary; // shards *
   AO_t tallies; // struct tallies *
   void (*reset)(void *item, void *arg);
   void *arg;
-  bool careful;  // gets and puts take the long way
-  bool measures; // items and bytes of each set are counted
-  bool closed;   // being destroyed
+  void (*drop)(void *item, void *arg);
+  shards **victim;  // the latest first: `latest`, or behind the pool
+  shards *latest;   // the one place of a pool that has no more
+  bool careful;     // gets and puts take the long way
+  bool measures;    // items and bytes of each set are counted
+  bool closed;      // being destroyed
+  bool plain;       // survive is 1 or 0, and no time is asked for
+  uint16_t survive; // collections
+  uint16_t victims; // in use. This and what follows changes while the world is stopped
+
+  AO_t takes, slot_puts; // of sets by CPU that are no more
+  size_t active;         // 1 + its place among the pools that have a set; 0: none
+  uint16_t victims_most;
 
   // As asked for.
   void *(*create)(void *arg);
-  void (*drop)(void *item, void *arg);
   size_t (*size)(const void *item, void *arg);
   uint64_t max_item_bytes, max_bytes, max_items; // UINT64_MAX: none
-  unsigned survive;                              // collections
   uint64_t min_idle_ns;
 
-  // Changed while the world is stopped, or nobody else has the pool.
-  unsigned victims, victims_most;
-  shards **victim;        // the latest first; behind the pool
-  size_t active;          // 1 + its place among the pools that have a set; 0: none
   AO_t dropping;          // threads that drop items of it
   tide_pool *next, *prev; // of all pools
 
   // Counted on slow ways.
   AO_t counts[POOL_EVENTS];            // what happened where there was no tally
-  AO_t takes, slot_puts;               // of sets by CPU that are no more
   AO_t drops[POOL_DROPS], created;     //
   AO_t created_bytes;                  // as tide_size has them
   AO_t reserved_items, reserved_bytes; // about to be put, where the pool measures
   AO_t gaps[GAPS];
   AO_t last_use, uses, use_gap_sum; // rounds, see use_begins; last_use 0: none yet
-  // The same for the advisor. `lost` is items that a pool would have besides if it forgot nothing:
-  // those that collections have taken, less the misses since, which they would have answered.
-  AO_t lost;
-  AO_t forgotten[GAPS];                         // such misses, by rounds between two uses
+  // The same for the advisor. `lost` is items that the pool would have besides if it forgot
+  // nothing: those that collections have taken, less the misses since, which they would have
+  // answered; as of the round of `lost_as_of`.
+  AO_t lost, lost_as_of;
+  AO_t forgotten[GAPS];                         // misses that took one from `lost`, by gap
   AO_t needed, needed_most;                     // see note_need
   AO_t last_gap, use_gap_most, use_gap_squares; // rounds
   AO_t last_use_ns, use_gap_ns;                 // when the last use began; added up
@@ -175,6 +179,7 @@ void count(tide_pool *pool, rt_thread *self, pool_event event); // pinned
 void stats_init(tide_pool *pool);
 bool provide_tallies(tide_pool *pool, unsigned wanted);   // false: no memory
 void settle(tide_pool *pool, const shards *set);          // its takes, before it goes
+uint64_t stats_lost(tide_pool *pool);                     // pinned
 void stats_copy(tide_pool *pool, tide_pool_stats *stats); // tide_pool_stats_read, pinned
 
 // ---- rotate.c -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ static uint64_t or_any(uint64_t most) {
 // Victims that there may be at the same time: with min_idle_ns one for each quarter of the time,
 // and some for collections that come early and late.
 static unsigned victims_for(const tide_pool *pool) {
-  return pool->survive + (pool->min_idle_ns ? 8 : 0) + 1;
+  return pool->survive + (pool->min_idle_ns ? 8 : 0);
 }
 
 static void set_up(tide_pool *pool, const tide_pool_options *o) {
@@ -27,8 +27,9 @@ static void set_up(tide_pool *pool, const tide_pool_options *o) {
   pool->max_bytes = or_any(o->max_bytes);
   pool->max_items = or_any(o->max_items);
   pool->measures = o->max_item_bytes || o->max_bytes || o->max_items || o->size;
-  pool->survive = o->survive == TIDE_SURVIVE_NONE ? 0 : o->survive ? (unsigned)o->survive : 1;
+  pool->survive = (uint16_t)(o->survive == TIDE_SURVIVE_NONE ? 0 : o->survive ? o->survive : 1);
   pool->min_idle_ns = o->min_idle_ns;
+  pool->plain = pool->survive <= 1 && !pool->min_idle_ns;
   pool->careful = careful_wanted(pool);
   pool->born = pool_round();
 }
@@ -50,10 +51,11 @@ tide_pool *tide_pool_create(const tide_pool_options *options) {
   const char *name = options->name ? options->name : "pool";
   size_t name_bytes = strlen(name) + 1, victims_bytes = victims_for(&made) * sizeof *made.victim;
   // Uncollectable, hence a root, for the sets, the tallies and arg.
-  tide_pool *pool = tide_alloc_uncollectable(sizeof *pool + victims_bytes + name_bytes);
+  size_t bytes = sizeof(tide_pool) + victims_bytes + name_bytes;
+  tide_pool *pool = tide_alloc_aligned(APART, bytes, TIDE_UNCOLLECTABLE);
   if (!pool) return NULL;
-  made.victim = (shards **)(void *)(pool + 1);
-  made.victims_most = victims_for(&made);
+  made.victims_most = (uint16_t)victims_for(&made);
+  made.victim = made.victims_most > 1 ? (shards **)(void *)(pool + 1) : &pool->latest;
   made.name = (char *)(pool + 1) + victims_bytes;
   *pool = made;
   memcpy((char *)(pool + 1) + victims_bytes, name, name_bytes);

@@ -56,7 +56,6 @@ void pool_drop_set(tide_pool *pool, shards *set) {
 // With the world stopped, or by the last user.
 static void discard(tide_pool *pool, shards *set) {
   settle(pool, set);
-  pool->lost += set_items(set);
   if (!pool->drop) return;
   set->pool = pool;
   set->next = to_drop;
@@ -115,6 +114,24 @@ static bool is_over(const shards *victim, const policy *p) {
   return victim->age >= p->survive && p->now_ns - victim->retired_at_ns >= p->min_idle_ns;
 }
 
+// What rotation comes to for nearly all pools: nothing of a victim is looked at but its counts.
+static void rotate_plain(tide_pool *pool, bool keeps_victim) {
+  shards *primary = primary_of(pool);
+  if (pool->victims) discard(pool, pool->latest);
+  pool->latest = NULL;
+  pool->victims = 0;
+  if (primary == &no_shards) return;
+  for (shards *set = primary->replaced; set; set = set->replaced) discard(pool, set);
+  primary->replaced = NULL;
+  pool->primary = (AO_t)&no_shards;
+  if (!keeps_victim) {
+    discard(pool, primary);
+    return;
+  }
+  pool->latest = primary;
+  pool->victims = 1;
+}
+
 static void age_victims(tide_pool *pool, const policy *p) {
   for (unsigned i = 0; i < pool->victims; i++) pool->victim[i]->age++;
   while (pool->victims && is_over(pool->victim[pool->victims - 1], p)) {
@@ -139,11 +156,18 @@ static void retire(tide_pool *pool, shards *primary, const policy *p) {
   pool->victims++;
 }
 
-static void rotate(tide_pool *pool, const tide_cycle *cycle) {
+static void rotate_by_policy(tide_pool *pool, const tide_cycle *cycle) {
   policy p = policy_of(pool, cycle);
   shards *primary = primary_of(pool);
   age_victims(pool, &p);
   if (primary != &no_shards && !keeps_primary(primary, &p)) retire(pool, primary, &p);
+}
+
+static void rotate(tide_pool *pool, const tide_cycle *cycle) {
+  if (RT_LIKELY(pool->plain))
+    rotate_plain(pool, pool->survive && !cycle->limiter_active);
+  else
+    rotate_by_policy(pool, cycle);
   rt_event_labelled(TIDE_EVENT_ROTATE, cycle->stopped_at_ns, 0, AO_load(&rounds), 0, pool->name);
 }
 
@@ -153,15 +177,24 @@ static void leave(size_t i) {
   if (i < active_count) active[i]->active = i + 1;
 }
 
-// Many pools are in no cache: what the next ones need is asked for in advance.
+// Many pools are in no cache. What the next ones need is asked for in advance, each step once what
+// the one before asked for has come: the pool; its sets; and the shards of the set that will go, as
+// far as there are few of them.
 static void fetch(size_t i) {
-  enum { AHEAD = 8 };
-  if (i + 2 * AHEAD < active_count) __builtin_prefetch(active[i + 2 * AHEAD]);
-  if (i + AHEAD >= active_count) return;
-  const tide_pool *pool = active[i + AHEAD];
-  __builtin_prefetch((void *)pool->primary);
-  __builtin_prefetch(&pool->victim[0]);
-  if (pool->victims) __builtin_prefetch(pool->victim[pool->victims - 1]);
+  enum { STEP = 8, FEW = 8 };
+  if (i + 3 * STEP < active_count) {
+    __builtin_prefetch(active[i + 3 * STEP], 1);
+    __builtin_prefetch(&active[i + 3 * STEP]->takes, 1);
+  }
+  if (i + 2 * STEP < active_count) {
+    const tide_pool *pool = active[i + 2 * STEP];
+    __builtin_prefetch((void *)pool->primary, 1);
+    __builtin_prefetch(pool->latest);
+  }
+  if (i + STEP < active_count && active[i + STEP]->latest) {
+    const shards *set = active[i + STEP]->latest;
+    for (unsigned p = 0; p < set->cpus && p < FEW; p++) __builtin_prefetch(&set->shard[p]);
+  }
 }
 
 static void on_stopped(const tide_cycle *cycle, void *arg) {

@@ -65,9 +65,9 @@ static void slots_of(const shards *set, uint64_t *takes, uint64_t *puts) {
     bool full;
     do {
       before = after;
-      AO_nop_full();
+      AO_nop_read();
       full = AO_load((const AO_t *)(const void *)&slot->item);
-      AO_nop_full();
+      AO_nop_read();
       after = AO_load(&slot->takes);
     } while (after != before);
     *takes += after;
@@ -78,8 +78,8 @@ static void slots_of(const shards *set, uint64_t *takes, uint64_t *puts) {
 void settle(tide_pool *pool, const shards *set) {
   uint64_t takes = 0, puts = 0;
   slots_of(set, &takes, &puts);
-  AO_fetch_and_add(&pool->takes, takes);
-  AO_fetch_and_add(&pool->slot_puts, puts);
+  AO_store(&pool->takes, AO_load(&pool->takes) + takes);
+  AO_store(&pool->slot_puts, AO_load(&pool->slot_puts) + puts);
 }
 
 // All sets that count and are not settled; pinned.
@@ -143,9 +143,12 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   X(hits_shared)                                                                                   \
   X(hits_stolen)                                                                                   \
   X(hits_victim)                                                                                   \
-  X(misses) X(created) X(puts) X(rotations) X(dropped_idle) X(dropped_large) X(dropped_full)       \
-      X(dropped_memory) X(dropped_chaos) X(uses) X(use_gap_sum) X(use_gap_squares) X(use_gap_ns)   \
-          X(created_bytes)
+  X(misses)                                                                                        \
+  X(created)                                                                                       \
+  X(puts)                                                                                          \
+  X(rotations)                                                                                     \
+  X(dropped_idle) X(dropped_large) X(dropped_full) X(dropped_memory) X(dropped_chaos) X(uses)      \
+      X(use_gap_sum) X(use_gap_squares) X(use_gap_ns) X(created_bytes)
 
 void stats_copy(tide_pool *pool, tide_pool_stats *stats) {
   read_all(pool, stats);
@@ -156,6 +159,14 @@ void stats_copy(tide_pool *pool, tide_pool_stats *stats) {
     stats->gaps[i] = less(stats->gaps[i], pool->at_reset.gaps[i]);
     stats->forgotten[i] = less(stats->forgotten[i], pool->at_reset.forgotten[i]);
   }
+}
+
+uint64_t stats_lost(tide_pool *pool) {
+  tide_pool_stats s = {0};
+  read_all(pool, &s);
+  uint64_t answered = 0;
+  for (int i = 0; i < GAPS; i++) answered += s.forgotten[i];
+  return less(s.dropped_idle, answered);
 }
 
 void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats) {
