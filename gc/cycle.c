@@ -102,6 +102,7 @@ static uint64_t stage_ns(void) {
 static void refuse(rt_thread *self, const char *why) {
   self->refusal = why;
   gc_engine->allow(self, !why);
+  rt_rseq_allow(self, !why);
 }
 
 static void run_stopped_hooks(tide_hook_point point) {

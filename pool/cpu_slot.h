@@ -16,8 +16,7 @@
 //
 // A sequence reads where its words are from memory, inside: a structure whose second 32-bit word is
 // how many CPUs it has words for, and whose words lie APART bytes from one another. Everything here
-// says no, or NULL, for a CPU that it has no words for, and in a thread that the kernel does not
-// know (its CPU is below 0: something has forbidden the C library to register it).
+// says no, or NULL, for a CPU that it has no words for, and in a thread that may not use the heap.
 #ifndef TIDEPOOL_CPU_SLOT_H
 #define TIDEPOOL_CPU_SLOT_H
 
@@ -25,29 +24,29 @@
 
 #define APART 128 // bytes between CPUs' data: two cache lines, as they are fetched in pairs
 
-// How many numbers there are, and whether they can be had at all; 0: use another way. Fixed.
-extern unsigned cpu_slots;
-void cpu_slots_init(void);
-
-// A CPU's words: what is in the slot, and how often something has been taken out of it. They
-// alternate: so what has been put in is `takes`, and one more if there is something now.
+// A CPU's words: what is in the slot, and how often something has been put in and taken out. Puts
+// and takes alternate. A sequence ends with the store of the item, or of NULL; what it stores into
+// the counts before that comes to the same however often it is begun again:
+//
+//   put    puts = takes + 1    so puts are one ahead while there is an item,
+//   take   takes = puts        and may be, by a sequence that was broken off, while there is none;
+//                              as takes may have drawn level while there still is one.
+//
+// So with an item there were `puts` puts, and one take less; without, `takes` of both.
 typedef struct cpu_slot {
   void *item; // NULL: none
-  AO_t takes;
-} __attribute__((aligned(16))) cpu_slot;
+  AO_t takes, puts;
+} cpu_slot;
 
-// Offsets in the structure that a sequence looks at.
-enum { CPU_COUNT_AT = 4, CPU_WORDS_AT = APART };
+// Offsets in the structure that a sequence looks at, of its count, its words, and in those.
+enum { CPU_COUNT_AT = 4, CPU_WORDS_AT = APART, CPU_TAKES_AT = APART + 8, CPU_PUTS_AT = APART + 16 };
 
 #if defined __x86_64__ && defined __GLIBC__ && !defined __SANITIZE_THREAD__
 #define CPU_SLOTS 1
 
-extern ptrdiff_t cpu_slots_area;  // of the kernel's area, from the thread pointer
-extern ptrdiff_t cpu_slots_field; // of the number, in it
-
-// 3: what the kernel gets to know of the sequence 1 to 2, which it restarts at 4, and so at 0. In
-// front of 4 is the signature that it wants there. `out` is 0 where the sequence has stored
-// nothing.
+// 3: what the kernel gets to know of the sequence 1 to 2, which it continues at 4, and so at 0,
+// when it breaks it off. In front of 4 is the signature that the kernel wants there. `out` is 0
+// where the sequence has stored nothing.
 #define CPU_SEQUENCE(steps)                                                                        \
   ".pushsection __rseq_cs, \"aw\"\n"                                                               \
   ".balign 32\n"                                                                                   \
@@ -55,11 +54,9 @@ extern ptrdiff_t cpu_slots_field; // of the number, in it
   ".quad 1f, 2f - 1f, 4f\n"                                                                        \
   ".popsection\n"                                                                                  \
   "0: leaq 3b(%%rip), %[set]\n"                                                                    \
-  "movq %[set], %%fs:8(%[area])\n"                                                                 \
+  "movq %[set], 8(%[area])\n"                                                                      \
   "1: xorl %k[out], %k[out]\n"                                                                     \
-  "cmpl $0, %%fs:4(%[area])\n"                                                                     \
-  "jl 2f\n"                                                                                        \
-  "movl %%fs:(%[area], %[field]), %k[cpu]\n"                                                       \
+  "movl (%[area], %[field]), %k[cpu]\n"                                                            \
   "movq (%[at]), %[set]\n"                                                                         \
   "cmpl %c[count](%[set]), %k[cpu]\n"                                                              \
   "jae 2f\n"                                                                                       \
@@ -72,34 +69,32 @@ extern ptrdiff_t cpu_slots_field; // of the number, in it
   ".popsection\n"
 #define CPU_OUTPUTS [out] "=&r"(out), [set] "=&r"(set), [cpu] "=&r"(cpu)
 #define CPU_INPUTS                                                                                 \
-  [area] "r"(cpu_slots_area), [field] "r"(cpu_slots_field), [at] "r"(at),                          \
-      [count] "i"(CPU_COUNT_AT), [words] "i"(CPU_WORDS_AT)
+  [area] "r"(rt_rseq), [field] "r"(rt_rseq_field), [at] "r"(at), [count] "i"(CPU_COUNT_AT),        \
+      [words] "i"(CPU_WORDS_AT), [takes] "i"(CPU_TAKES_AT), [puts] "i"(CPU_PUTS_AT)
 
-// Takes the item out of this CPU's slot in the set that *at points to. NULL: there is none. NULL
-// and takes + 1 are stored in one piece.
+// Takes the item out of this CPU's slot in the set that *at points to. NULL: there is none.
 static inline __attribute__((always_inline)) void *cpu_take(const void *at) {
   uintptr_t set, cpu;
   void *out;
-  if (RT_UNLIKELY(!cpu_slots)) return NULL;
   __asm__ volatile(CPU_SEQUENCE("movq %c[words](%[cpu]), %[out]\n"
                                 "testq %[out], %[out]\n"
                                 "jz 2f\n"
-                                "movq 8 + %c[words](%[cpu]), %[set]\n"
-                                "incq %[set]\n"
-                                "movq %[set], %%xmm0\n"
-                                "pslldq $8, %%xmm0\n"
-                                "movdqa %%xmm0, %c[words](%[cpu])\n")
+                                "movq %c[puts](%[cpu]), %[set]\n"
+                                "movq %[set], %c[takes](%[cpu])\n"
+                                "movq $0, %c[words](%[cpu])\n")
                    : CPU_OUTPUTS:CPU_INPUTS
-                   : "memory", "cc", "xmm0");
+                   : "memory", "cc");
   return out;
 }
 
 // Puts the item, which is not NULL, into this CPU's slot. False: there is one in it, or no slot.
 static inline __attribute__((always_inline)) bool cpu_put(const void *at, void *item) {
   uintptr_t set, cpu, out;
-  if (RT_UNLIKELY(!cpu_slots)) return false;
   __asm__ volatile(CPU_SEQUENCE("cmpq $0, %c[words](%[cpu])\n"
                                 "jne 2f\n"
+                                "movq %c[takes](%[cpu]), %[set]\n"
+                                "incq %[set]\n"
+                                "movq %[set], %c[puts](%[cpu])\n"
                                 "movl $1, %k[out]\n"
                                 "movq %[item], %c[words](%[cpu])\n")
                    : CPU_OUTPUTS
@@ -111,7 +106,6 @@ static inline __attribute__((always_inline)) bool cpu_put(const void *at, void *
 // Adds 1 to this CPU's counter `offset` bytes into its words. False: it has none.
 static inline __attribute__((always_inline)) bool cpu_count(const void *at, size_t offset) {
   uintptr_t set, cpu, out;
-  if (RT_UNLIKELY(!cpu_slots)) return false;
   __asm__ volatile(CPU_SEQUENCE("addq %[offset], %[cpu]\n"
                                 "movl $1, %k[out]\n"
                                 "incq %c[words](%[cpu])\n")
@@ -135,5 +129,10 @@ static inline bool cpu_count(const void *at, size_t offset) {
 }
 
 #endif
+
+// How many CPUs a set may go by; 0: none.
+static inline unsigned cpu_slots(void) {
+  return CPU_SLOTS ? rt_rseq_cpus : 0;
+}
 
 #endif

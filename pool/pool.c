@@ -92,7 +92,18 @@ static void *find(tide_pool *pool, rt_thread *self, pool_event *event, shards **
   return NULL;
 }
 
-static RT_NOINLINE void *get_slow(tide_pool *pool, rt_thread *self) {
+static void *make(tide_pool *pool) {
+  void *item = pool->create ? pool->create(pool->arg) : NULL;
+  if (!item) return NULL;
+  AO_fetch_and_add1(&pool->created);
+  AO_fetch_and_add(&pool->created_bytes, tide_size(item));
+  return item;
+}
+
+// Also for a thread that is not registered, or may not use the heap: it has no slot.
+static RT_NOINLINE void *get_slow(tide_pool *pool) {
+  rt_thread *self = rt_enter("tide_pool_get");
+  if (!self) return NULL;
   pool_event event;
   shards *from;
   rt_pin(self);
@@ -100,19 +111,12 @@ static RT_NOINLINE void *get_slow(tide_pool *pool, rt_thread *self) {
   count(pool, self, event);
   rt_unpin(self);
   if (item && RT_UNLIKELY(pool->careful)) careful_got(pool, from, item);
-  if (item) return item;
-  if (pool->create) item = pool->create(pool->arg);
-  if (!item) return NULL;
-  AO_fetch_and_add1(&pool->created);
-  AO_fetch_and_add(&pool->created_bytes, tide_size(item));
-  return item;
+  return item ? item : make(pool);
 }
 
 void *tide_pool_get(tide_pool *pool) {
-  rt_thread *self = rt_enter("tide_pool_get");
-  if (RT_UNLIKELY(!self)) return NULL;
   void *item = cpu_take(&pool->primary);
-  return RT_LIKELY(item) ? item : get_slow(pool, self);
+  return RT_LIKELY(item) ? item : get_slow(pool);
 }
 
 // ---- Put ------------------------------------------------------------------------------------
@@ -127,12 +131,12 @@ typedef struct supplies {
 } supplies;
 
 static bool by_cpu(const tide_pool *pool, unsigned processors) {
-  return processors == cpu_slots && !pool->careful && !rt_options.poolseed;
+  return processors == cpu_slots() && !pool->careful && !rt_options.poolseed;
 }
 
 static bool supply_set(tide_pool *pool, supplies *s) {
   unsigned processors = (unsigned)tide_procs();
-  if (!provide_tallies(pool, processors > cpu_slots ? processors : cpu_slots)) return false;
+  if (!provide_tallies(pool, processors > cpu_slots() ? processors : cpu_slots())) return false;
   s->set = tide_alloc_aligned(APART, set_bytes(processors), TIDE_SCANNED);
   if (!s->set) return false;
   s->set->count = processors;
@@ -230,11 +234,7 @@ static RT_COLD void refuse(tide_pool *pool, void *item, pool_drop cause) {
   pool_drop_item(pool, item);
 }
 
-static RT_NOINLINE void put_slow(tide_pool *pool, rt_thread *self, void *item) {
-  if (!put_somewhere(pool, self, item, 0)) refuse(pool, item, DROP_MEMORY);
-}
-
-static RT_NOINLINE void put_carefully(tide_pool *pool, rt_thread *self, void *item) {
+static void put_carefully(tide_pool *pool, rt_thread *self, void *item) {
   uint64_t bytes;
   pool_drop cause;
   if (!careful_put(pool, item, &bytes, &cause)) {
@@ -246,13 +246,26 @@ static RT_NOINLINE void put_carefully(tide_pool *pool, rt_thread *self, void *it
   if (!in) refuse(pool, item, DROP_MEMORY);
 }
 
-void tide_pool_put(tide_pool *pool, void *item) {
-  if (!item) return;
+// Careful pools have no sets by CPU, so all their puts come here.
+static RT_NOINLINE void put_slow(tide_pool *pool, void *item) {
   rt_thread *self = rt_enter("tide_pool_put");
-  if (RT_UNLIKELY(!self)) return;
-  if (pool->reset) pool->reset(item, pool->arg);
+  if (!self) return;
   if (RT_UNLIKELY(pool->careful))
     put_carefully(pool, self, item);
+  else if (!put_somewhere(pool, self, item, 0))
+    refuse(pool, item, DROP_MEMORY);
+}
+
+static RT_NOINLINE void reset_and_put(tide_pool *pool, void *item) {
+  if (!rt_enter("tide_pool_put")) return;
+  pool->reset(item, pool->arg);
+  if (!cpu_put(&pool->primary, item)) put_slow(pool, item);
+}
+
+void tide_pool_put(tide_pool *pool, void *item) {
+  if (RT_UNLIKELY(!item)) return;
+  if (pool->reset)
+    reset_and_put(pool, item);
   else if (RT_UNLIKELY(!cpu_put(&pool->primary, item)))
-    put_slow(pool, self, item);
+    put_slow(pool, item);
 }

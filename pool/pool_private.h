@@ -34,7 +34,7 @@
 #include <tidepool/pool.h>
 
 typedef struct shard {
-  cpu_slot slot;       // by CPU: the CPU's. Else its takes are not used, for they are in the tally
+  cpu_slot slot;       // by CPU: the CPU's. Else its counts are not used: the tally has them
   struct chain shared; // whoever holds the processor pushes and pops
 } __attribute__((aligned(APART))) shard;
 

@@ -45,7 +45,6 @@ tide_pool *tide_pool_create(const tide_pool_options *options) {
     return NULL;
   }
   if (!rotate_init()) return NULL;
-  cpu_slots_init();
   tide_pool made = {0};
   set_up(&made, options);
   const char *name = options->name ? options->name : "pool";

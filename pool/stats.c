@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Counting: what happened to a pool, without a locked operation where it happens often.
 //
-// A take out of the slot of a set by CPU counts in the slot itself, in the same store. Takes and
-// puts of a slot alternate, so the puts need no counter. All else is in tallies, in words that only
-// one CPU changes, in a sequence, or only whoever has the processor. Where nobody has either, it is
-// an atomic addition. Statistics are the sum; a reset remembers where the counters stood.
+// What goes into the slot of a set by CPU and comes out counts in the slot itself (cpu_slot.h). All
+// else is in tallies, in words that only one CPU changes, in a sequence, or only whoever has the
+// processor. Where nobody has either, it is an atomic addition. Statistics are the sum; a reset
+// remembers where the counters stood.
 //
 // What collections have dropped is what went in, is not there, and did not come out.
 #include "pool_private.h"
@@ -56,23 +56,27 @@ static uint64_t sum(tide_pool *pool, pool_event event) {
   return total;
 }
 
-// Takes out of the slots of a set, and puts into them. While the takes do not change there was at
-// most one put, so what is seen in between was so at one moment.
+static AO_t item_in(const cpu_slot *slot) {
+  return AO_load((const AO_t *)(const void *)&slot->item);
+}
+
+// As it was at one moment: that of the look at the item, if the counts are the same before and
+// after.
+static void read_slot(const cpu_slot *slot, uint64_t *takes, uint64_t *puts) {
+  AO_t t, p, item;
+  do {
+    t = AO_load(&slot->takes);
+    p = AO_load(&slot->puts);
+    AO_nop_read();
+    item = item_in(slot);
+    AO_nop_read();
+  } while (AO_load(&slot->takes) != t || AO_load(&slot->puts) != p);
+  *takes += item ? p - 1 : t;
+  *puts += item ? p : t;
+}
+
 static void slots_of(const shards *set, uint64_t *takes, uint64_t *puts) {
-  for (unsigned i = 0; i < set->cpus; i++) {
-    const cpu_slot *slot = &set->shard[i].slot;
-    uint64_t before, after = AO_load(&slot->takes);
-    bool full;
-    do {
-      before = after;
-      AO_nop_read();
-      full = AO_load((const AO_t *)(const void *)&slot->item);
-      AO_nop_read();
-      after = AO_load(&slot->takes);
-    } while (after != before);
-    *takes += after;
-    *puts += after + full;
-  }
+  for (unsigned i = 0; i < set->cpus; i++) read_slot(&set->shard[i].slot, takes, puts);
 }
 
 void settle(tide_pool *pool, const shards *set) {
@@ -147,8 +151,9 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   X(created)                                                                                       \
   X(puts)                                                                                          \
   X(rotations)                                                                                     \
-  X(dropped_idle) X(dropped_large) X(dropped_full) X(dropped_memory) X(dropped_chaos) X(uses)      \
-      X(use_gap_sum) X(use_gap_squares) X(use_gap_ns) X(created_bytes)
+  X(dropped_idle)                                                                                  \
+  X(dropped_large) X(dropped_full) X(dropped_memory) X(dropped_chaos) X(uses) X(use_gap_sum)       \
+      X(use_gap_squares) X(use_gap_ns) X(created_bytes)
 
 void stats_copy(tide_pool *pool, tide_pool_stats *stats) {
   read_all(pool, stats);

@@ -148,6 +148,7 @@ static tide_status start(void) {
   if (status != TIDE_OK) return status;
   status = rt_world_init();
   if (status != TIDE_OK) return status;
+  rt_rseq_init();
   status = rt_roots_init();
   if (status != TIDE_OK) return status;
   if (fork_handlers_error) return rt_error_set(TIDE_ERR_MEMORY, "no memory for the fork handlers");

@@ -19,6 +19,9 @@ tide_status rt_thread_attach_self(void); // TIDE_OK when it is registered alread
 void rt_thread_bury(rt_thread *thread);  // has ended without unregistering; rt_world_lock held
 void rt_threads_after_fork(void);        // forgets all but the calling thread; rt_world_lock held
 
+// rseq.c
+void rt_rseq_init(void);
+
 // proc.c
 tide_status rt_procs_init(int procs);
 void rt_proc_acquire(rt_thread *self); // a processor for a thread that has none

@@ -101,6 +101,11 @@ static void unblock_stop_signal(void) {
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
+static void allow(rt_thread *self, bool allowed) {
+  rt_client_calls.thread_allow(self, allowed);
+  rt_rseq_allow(self, allowed);
+}
+
 static tide_status attach_self(void) {
   rt_thread *self = new_record();
   if (!self) return rt_error_set(TIDE_ERR_MEMORY, "no memory to register a thread");
@@ -123,7 +128,7 @@ static tide_status attach_self(void) {
   rt_self_ = self;
   pthread_mutex_unlock(&rt_world_lock);
   rt_proc_acquire(self);
-  rt_client_calls.thread_allow(self, true);
+  allow(self, true);
   rt_event(TIDE_EVENT_THREAD_START, os_now_ns(), 0, 0, 0);
   return TIDE_OK;
 }
@@ -150,7 +155,7 @@ static void remove_from_registry(rt_thread *thread) { // rt_world_lock held
 static void detach_self(rt_thread *self) {
   // A thread may exit out of tide_blocking (pthread_exit, cancellation): it then has no processor.
   if (self->proc) rt_proc_release(self);
-  rt_client_calls.thread_allow(self, false);
+  allow(self, false);
   pthread_mutex_lock(&rt_world_lock);
   rt_client_calls.thread_detach(self, false);
   remove_from_registry(self);
@@ -265,7 +270,7 @@ typedef struct region {
 
 static void go_blocked(rt_thread *self) {
   rt_proc_release(self);
-  rt_client_calls.thread_allow(self, false);
+  allow(self, false);
   self->refusal = "inside tide_blocking (see tide_active)";
   rt_world_enter_blocked(self);
 }
@@ -274,7 +279,7 @@ static void go_running(rt_thread *self) {
   rt_world_leave_blocked(self);
   self->refusal = NULL;
   rt_proc_acquire(self);
-  rt_client_calls.thread_allow(self, true);
+  allow(self, true);
 }
 
 static void run_blocked(void *argument) {
