@@ -143,9 +143,16 @@ static unsigned survive_for(const advice *a, const pool_facts *pool) {
 
 // How many times as long the period has to be; 0: nobody would want that.
 static double longer_for(const advice *a, const pool_facts *pool, unsigned survive) {
-  for (double longer = 1; longer <= FACTOR_MAX; longer *= 1.005)
-    if (reach(a, &pool->stats, longer, survive) >= good_enough) return longer;
-  return 0;
+  double too_short = 1, enough = FACTOR_MAX;
+  if (reach(a, &pool->stats, enough, survive) < good_enough) return 0;
+  while (enough - too_short > 1e-4) {
+    double between = (too_short + enough) / 2;
+    if (reach(a, &pool->stats, between, survive) >= good_enough)
+      enough = between;
+    else
+      too_short = between;
+  }
+  return enough;
 }
 
 // The smallest percent that lets the heap grow by so many bytes.
