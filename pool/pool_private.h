@@ -168,6 +168,10 @@ bool provide_tallies(tide_pool *pool, unsigned wanted);   // false: no memory
 void settle(tide_pool *pool, const shards *set);          // its takes, before it goes
 void stats_copy(tide_pool *pool, tide_pool_stats *stats); // tide_pool_stats_read, pinned
 
+// ---- report.c -------------------------------------------------------------------------------
+
+void pool_report_at_exit(void); // if the option says so; other threads may still use pools
+
 // ---- rotate.c -------------------------------------------------------------------------------
 
 bool rotate_init(void);              // false: no memory for the hooks

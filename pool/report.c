@@ -196,7 +196,7 @@ static void *report_at_exit(void *arg) {
   return NULL;
 }
 
-// Other threads may still run, and use pools. The exit may come from inside tide_blocking.
-__attribute__((destructor)) static void finish(void) {
+// The exit may come from inside tide_blocking.
+void pool_report_at_exit(void) {
   if (rt_initialised() && rt_options.poolreport == 1) tide_active(report_at_exit, NULL);
 }

@@ -717,6 +717,19 @@ static void exit_at_the_end_of_a_cycle(void *arg) {
   tide_collect();
 }
 
+static void run_quiet_program(void *arg) {
+  setenv("TIDE_DEBUG", "poolreport=1", 1);
+  execl(BUILD_DIR "/modules/quiet", "quiet", (char *)NULL);
+}
+
+START_TEST(a_program_that_does_not_know_of_reports_makes_one) {
+  child c;
+  in_child(&c, 20, run_quiet_program, NULL);
+  ck_assert_int_eq(WEXITSTATUS(c.status), 3);
+  assert_contains(c.errors, "pool quiet: 1 gets");
+}
+END_TEST
+
 static void (*const exits[])(void *) = {exit_at_once, exit_in_tide_blocking, exit_in_another_thread,
                                         exit_at_the_end_of_a_cycle};
 
@@ -860,6 +873,7 @@ int main(void) {
   TCase *at_exit = tcase_create("at exit");
   tcase_set_timeout(at_exit, 60);
   tcase_add_loop_test(at_exit, the_report_comes_at_the_exit, 0, LENGTH(exits));
+  tcase_add_test(at_exit, a_program_that_does_not_know_of_reports_makes_one);
   tcase_add_test(at_exit, without_the_option_nothing_is_said);
   tcase_add_test(at_exit, parent_and_child_report_both);
   tcase_add_test(at_exit, how_the_program_ends_does_not_hang_on_stderr);
