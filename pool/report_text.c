@@ -89,8 +89,8 @@ static void say_trouble(FILE *out, const report_entry *e) {
     fputs(a->burden == LIGHT ? "Nothing to do." : "The hit rate is fine.", out);
     break;
   case TOO_FEW_DATA:
-    fprintf(out, "Too few data: %llu gets, %llu collections; ask again after %d and %d.",
-            LLU(s->gets), LLU(s->rotations), ADVICE_GETS_MIN, ADVICE_COLLECTIONS_MIN);
+    fprintf(out, "Too few data: %llu gets, %llu collections, %llu uses; it takes %d, %d and 2.",
+            LLU(s->gets), LLU(s->rotations), LLU(s->uses), ADVICE_GETS_MIN, ADVICE_COLLECTIONS_MIN);
     break;
   case NEVER_ASKED:
     fprintf(out, "%llu items were put and none was asked for: nobody uses this pool.",

@@ -209,6 +209,23 @@ START_TEST(misses_are_told_apart) {
 }
 END_TEST
 
+START_TEST(after_a_reset_the_gaps_are_those_since) {
+  tide_pool *pool = pool_with((tide_pool_options){.name = "x"});
+  run_pattern(pool, &patterns[0]);
+  collect_times(3);
+  tide_pool_stats_reset(pool);
+  for (int i = 0; i < 10; i++) {
+    use(pool, ITEMS);
+    collect_times(3);
+  }
+  const char *line = json_of("x");
+  ASSERT_NUMBER(line, "gap", 3);
+  ASSERT_NUMBER(line, "cold", 0);
+  ASSERT_NUMBER(line, "forgotten", 10 * ITEMS);
+  ASSERT_NUMBER(line, "survive", 3);
+}
+END_TEST
+
 START_TEST(the_worst_comes_first) {
   static const int uses[] = {1, 3, 2};
   tide_pool *pools[3];
@@ -410,7 +427,7 @@ static advice cures(double gap, int percent, tide_cause cause, uint64_t limit_by
   tide_pool_stats *s = &pool.stats;
   s->gets = s->misses = s->puts = s->created = 1000;
   s->rotations = 100;
-  s->uses = 101;
+  pool.use_gaps = 100;
   s->use_gap_sum = 100 * g + longer;
   s->use_gap_squares = (100 - longer) * g * g + longer * (g + 1) * (g + 1);
   s->use_gap_ns = s->use_gap_sum * 1000000;
@@ -448,6 +465,7 @@ static const struct {
     {"by the limit, but then by percent", 2.4, 100, TIDE_CAUSE_LIMIT, 256 * MIB, 0, 331 * MIB, 130,
      0, 0},
     {"by the program", 2.3, 100, TIDE_CAUSE_FORCED, UINT64_MAX, 0, 0, 0, 3000000, 3},
+    {"the rule finds no fault", 1.0, 100, TIDE_CAUSE_GOAL, UINT64_MAX, 0, 0, 0, 0, 0},
     {"by stress", 2.3, 100, TIDE_CAUSE_STRESS, UINT64_MAX, 0, 0, 0, 3000000, 3},
 };
 
@@ -845,6 +863,7 @@ int main(void) {
   tcase_set_timeout(exact, 60);
   tcase_add_loop_test(exact, the_numbers_are_those_of_the_pattern, 0, LENGTH(patterns));
   tcase_add_test(exact, misses_are_told_apart);
+  tcase_add_test(exact, after_a_reset_the_gaps_are_those_since);
   tcase_add_test(exact, the_worst_comes_first);
   tcase_add_loop_test(exact, the_advised_survive_keeps_the_promise, 0, LENGTH(patterns));
   tcase_add_loop_test(exact, a_free_list_of_the_advised_size_keeps_the_promise, 0,
