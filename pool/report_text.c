@@ -190,7 +190,8 @@ static void say_pace(FILE *out, const report_entry *e, const heap_facts *heap) {
   else if (a->pace == PACE_BY_PROGRAM)
     fputs(" Collections are the program's own here (tide_collect): GC percent does not matter.",
           out);
-  else if (a->pace == PACE_BY_PERCENT && !a->gc_percent && heap->limit_bytes != UINT64_MAX)
+  else if (a->pace == PACE_BY_PERCENT && !a->gc_percent && a->survive &&
+           heap->limit_bytes != UINT64_MAX)
     fputs(" GC percent cannot do it under this memory limit.", out);
 }
 
