@@ -42,8 +42,8 @@ static uint64_t round_up(double x, uint64_t step) {
 
 // Whether the gaps between uses are those of an even spacing: two numbers next to one another, by
 // turns, have a variance of a quarter at most. A little more is chance.
-static bool is_even(const tide_pool_stats *s, double mean) {
-  double variance = share((double)s->use_gap_squares, (double)s->uses - 1) - mean * mean;
+static bool is_even(const tide_pool_stats *s, uint64_t gaps, double mean) {
+  double variance = share((double)s->use_gap_squares, (double)gaps) - mean * mean;
   return variance <= 0.3;
 }
 
@@ -82,10 +82,11 @@ static void count_gets(advice *a, const tide_pool_stats *s) {
 
 static void measure_gap(advice *a, const pool_facts *pool) {
   const tide_pool_stats *s = &pool->stats;
-  if (s->uses < 2) return;
-  a->gap = share((double)s->use_gap_sum, (double)s->uses - 1);
-  a->gap_ns = share((double)s->use_gap_ns, (double)s->uses - 1);
-  a->even = is_even(s, a->gap);
+  double gaps = (double)pool->use_gaps;
+  if (!pool->use_gaps) return;
+  a->gap = (double)s->use_gap_sum / gaps;
+  a->gap_ns = (double)s->use_gap_ns / gaps;
+  a->even = is_even(s, pool->use_gaps, a->gap);
   a->predicted = share(hits_with(a, s, reach(a, s, 1, pool->survive)), (double)s->gets);
 }
 
@@ -143,9 +144,16 @@ static unsigned survive_for(const advice *a, const pool_facts *pool) {
 
 // How many times as long the period has to be; 0: nobody would want that.
 static double longer_for(const advice *a, const pool_facts *pool, unsigned survive) {
-  for (double longer = 1; longer <= FACTOR_MAX; longer *= 1.005)
-    if (reach(a, &pool->stats, longer, survive) >= good_enough) return longer;
-  return 0;
+  double too_short = 1, enough = FACTOR_MAX;
+  if (reach(a, &pool->stats, enough, survive) < good_enough) return 0;
+  while (enough - too_short > 1e-4) {
+    double between = (too_short + enough) / 2;
+    if (reach(a, &pool->stats, between, survive) >= good_enough)
+      enough = between;
+    else
+      too_short = between;
+  }
+  return enough;
 }
 
 // The smallest percent that lets the heap grow by so many bytes.
@@ -198,6 +206,8 @@ static void cure_forgetting(advice *a, const pool_facts *pool, const heap_facts 
     cure_by_limit(a, pool, heap);
     return;
   }
+  // By the rule all is well. Something else takes the items: the limiter, other processors.
+  if (reach(a, s, 1, pool->survive) >= good_enough) return;
   a->survive = survive_for(a, pool);
   a->min_idle_ns = idle_for(a, pool);
   if (a->pace == PACE_BY_PERCENT) cure_by_percent(a, pool, heap);

@@ -28,6 +28,7 @@ enum { ADVICE_GETS_MIN = 20, ADVICE_COLLECTIONS_MIN = 3 };
 typedef struct pool_facts {
   char name[ADVICE_NAME_BYTES];
   tide_pool_stats stats;
+  uint64_t use_gaps; // that stats.use_gap_sum adds up: one less than uses, unless they were reset
   unsigned survive;
   uint64_t min_idle_ns;
   uint64_t max_item_bytes, max_bytes, max_items; // UINT64_MAX: none

@@ -182,6 +182,10 @@ void settle(tide_pool *pool, const shards *set);          // its takes, before i
 uint64_t stats_lost(tide_pool *pool);                     // pinned
 void stats_copy(tide_pool *pool, tide_pool_stats *stats); // tide_pool_stats_read, pinned
 
+// ---- report.c -------------------------------------------------------------------------------
+
+void pool_report_at_exit(void); // if the option says so; other threads may still use pools
+
 // ---- rotate.c -------------------------------------------------------------------------------
 
 bool rotate_init(void);              // false: no memory for the hooks

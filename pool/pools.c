@@ -86,3 +86,8 @@ void tide_pool_destroy(tide_pool *pool) {
   close_pool(pool);
   tide_free(pool);
 }
+
+// Here, because a program that is linked with the static library gets this file if it has pools.
+__attribute__((destructor)) static void finish(void) {
+  pool_report_at_exit();
+}

@@ -40,6 +40,8 @@ static void copy_one(tide_pool *pool, void *arg) {
   memset(e, 0, sizeof *e);
   copy_name(e->pool.name, pool->name);
   stats_copy(pool, &e->pool.stats);
+  uint64_t uses = e->pool.stats.uses;
+  e->pool.use_gaps = uses && !pool->at_reset.uses ? uses - 1 : uses;
   e->pool.survive = pool->survive;
   e->pool.min_idle_ns = pool->min_idle_ns;
   e->pool.max_item_bytes = pool->max_item_bytes;
@@ -196,7 +198,7 @@ static void *report_at_exit(void *arg) {
   return NULL;
 }
 
-// Other threads may still run, and use pools. The exit may come from inside tide_blocking.
-__attribute__((destructor)) static void finish(void) {
+// The exit may come from inside tide_blocking.
+void pool_report_at_exit(void) {
   if (rt_initialised() && rt_options.poolreport == 1) tide_active(report_at_exit, NULL);
 }

@@ -89,8 +89,8 @@ static void say_trouble(FILE *out, const report_entry *e) {
     fputs(a->burden == LIGHT ? "Nothing to do." : "The hit rate is fine.", out);
     break;
   case TOO_FEW_DATA:
-    fprintf(out, "Too few data: %llu gets, %llu collections; ask again after %d and %d.",
-            LLU(s->gets), LLU(s->rotations), ADVICE_GETS_MIN, ADVICE_COLLECTIONS_MIN);
+    fprintf(out, "Too few data: %llu gets, %llu collections, %llu uses; it takes %d, %d and 2.",
+            LLU(s->gets), LLU(s->rotations), LLU(s->uses), ADVICE_GETS_MIN, ADVICE_COLLECTIONS_MIN);
     break;
   case NEVER_ASKED:
     fprintf(out, "%llu items were put and none was asked for: nobody uses this pool.",
@@ -190,7 +190,8 @@ static void say_pace(FILE *out, const report_entry *e, const heap_facts *heap) {
   else if (a->pace == PACE_BY_PROGRAM)
     fputs(" Collections are the program's own here (tide_collect): GC percent does not matter.",
           out);
-  else if (a->pace == PACE_BY_PERCENT && !a->gc_percent && heap->limit_bytes != UINT64_MAX)
+  else if (a->pace == PACE_BY_PERCENT && !a->gc_percent && a->survive &&
+           heap->limit_bytes != UINT64_MAX)
     fputs(" GC percent cannot do it under this memory limit.", out);
 }
 

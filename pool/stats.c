@@ -152,8 +152,15 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   X(puts)                                                                                          \
   X(rotations)                                                                                     \
   X(dropped_idle)                                                                                  \
-  X(dropped_large) X(dropped_full) X(dropped_memory) X(dropped_chaos) X(uses) X(use_gap_sum)       \
-      X(use_gap_squares) X(use_gap_ns) X(created_bytes)
+  X(dropped_large)                                                                                 \
+  X(dropped_full)                                                                                  \
+  X(dropped_memory)                                                                                \
+  X(dropped_chaos)                                                                                 \
+  X(uses)                                                                                          \
+  X(use_gap_sum)                                                                                   \
+  X(use_gap_squares)                                                                               \
+  X(use_gap_ns)                                                                                    \
+  X(created_bytes)
 
 void stats_copy(tide_pool *pool, tide_pool_stats *stats) {
   read_all(pool, stats);
