@@ -199,8 +199,10 @@ static bool make_room(size_t pools) {
   size_t room = active_room ? 2 * active_room : 4096 / sizeof *active;
   tide_pool **larger = os_map(room * sizeof *active);
   if (!larger) return false;
-  memcpy(larger, active, active_count * sizeof *active);
-  if (active) os_unmap(active, active_room * sizeof *active);
+  if (active) {
+    memcpy(larger, active, active_count * sizeof *active);
+    os_unmap(active, active_room * sizeof *active);
+  }
   active = larger;
   active_room = room;
   return true;
