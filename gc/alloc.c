@@ -100,6 +100,11 @@ void *tide_base(const void *address) {
   return find("tide_base", address, &o) ? o.start : NULL;
 }
 
+tide_kind tide_object_kind(const void *object) {
+  engine_object o;
+  return find("tide_object_kind", object, &o) && o.start == object ? o.kind : TIDE_KINDS;
+}
+
 void tide_free(void *object) {
   if (!object) return;
   rt_thread *self = rt_enter("tide_free");
