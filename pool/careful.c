@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Limits on items and bytes, and chaos. Pools that have neither never come here.
+// Limits on items and bytes, and chaos. Pools that have neither, nor checks (checks.c), never come
+// here.
 //
 // Limits hold exactly: a put reserves first what it is going to add, and gives the reservation back
 // when the item is in and counted, or is not taken. What is in is counted by set, so it goes with
@@ -67,7 +68,7 @@ static bool reserve(tide_pool *pool, uint64_t bytes) {
 // ---- Puts and gets --------------------------------------------------------------------------
 
 bool careful_wanted(const tide_pool *pool) {
-  return pool->measures || rt_options.poolchaos;
+  return pool->measures || rt_options.poolchaos || rt_options.poolcheck;
 }
 
 bool careful_put(tide_pool *pool, void *item, uint64_t *bytes, pool_drop *cause) {
@@ -84,8 +85,9 @@ void careful_put_ends(tide_pool *pool, void *item, uint64_t bytes, bool in) {
   if (pool->measures) unreserve(pool, bytes);
 }
 
-void careful_got(tide_pool *pool, shards *from, void *item) {
-  if (!pool->measures) return;
+void careful_got(tide_pool *pool, shards *from, void *item, const void *caller) {
+  if (pool->check) check_got(pool, item, caller);
+  if (!item || !pool->measures) return;
   AO_fetch_and_sub1(&from->items);
   AO_fetch_and_add(&from->bytes, (AO_t)0 - size_of(pool, item));
 }

@@ -57,17 +57,18 @@ static void *find(tide_pool *pool, rt_thread *self, pool_event *event, shards **
   return NULL;
 }
 
-static RT_NOINLINE void *get_slow(tide_pool *pool, rt_thread *self) {
+static RT_NOINLINE void *get_slow(tide_pool *pool, rt_thread *self, const void *caller) {
   pool_event event;
   shards *from;
   rt_pin(self);
   void *item = find(pool, self, &event, &from);
   count(pool, self, event);
   rt_unpin(self);
-  if (item && RT_UNLIKELY(pool->careful)) careful_got(pool, from, item);
-  if (item) return item;
-  if (pool->create) item = pool->create(pool->arg);
+  if (RT_UNLIKELY(pool->careful)) careful_got(pool, from, item, caller);
+  if (item || !pool->create) return item;
+  item = pool->create(pool->arg);
   if (item) AO_fetch_and_add1(&pool->created);
+  if (item && RT_UNLIKELY(pool->check)) check_made(pool, item);
   return item;
 }
 
@@ -75,7 +76,7 @@ void *tide_pool_get(tide_pool *pool) {
   rt_thread *self = rt_enter("tide_pool_get");
   if (RT_UNLIKELY(!self)) return NULL;
   void *item = cpu_take(&pool->primary);
-  return RT_LIKELY(item) ? item : get_slow(pool, self);
+  return RT_LIKELY(item) ? item : get_slow(pool, self, __builtin_return_address(0));
 }
 
 // ---- Put ------------------------------------------------------------------------------------
@@ -189,13 +190,17 @@ static RT_NOINLINE void put_slow(tide_pool *pool, rt_thread *self, void *item) {
   if (!put_somewhere(pool, self, item, 0)) refuse(pool, item, DROP_MEMORY);
 }
 
-static RT_NOINLINE void put_carefully(tide_pool *pool, rt_thread *self, void *item) {
+static RT_NOINLINE void put_carefully(tide_pool *pool, rt_thread *self, void *item,
+                                      const void *caller) {
   uint64_t bytes;
   pool_drop cause;
+  if (pool->check) check_put(pool, item, caller);
+  if (pool->reset) pool->reset(item, pool->arg);
   if (!careful_put(pool, item, &bytes, &cause)) {
     refuse(pool, item, cause);
     return;
   }
+  if (pool->check) check_cover(pool, item);
   bool in = put_somewhere(pool, self, item, bytes);
   careful_put_ends(pool, item, bytes, in);
   if (!in) refuse(pool, item, DROP_MEMORY);
@@ -205,9 +210,10 @@ void tide_pool_put(tide_pool *pool, void *item) {
   if (!item) return;
   rt_thread *self = rt_enter("tide_pool_put");
   if (RT_UNLIKELY(!self)) return;
+  if (RT_UNLIKELY(pool->careful)) {
+    put_carefully(pool, self, item, __builtin_return_address(0));
+    return;
+  }
   if (pool->reset) pool->reset(item, pool->arg);
-  if (RT_UNLIKELY(pool->careful))
-    put_carefully(pool, self, item);
-  else if (RT_UNLIKELY(!cpu_put(&pool->primary, item)))
-    put_slow(pool, self, item);
+  if (RT_UNLIKELY(!cpu_put(&pool->primary, item))) put_slow(pool, self, item);
 }

@@ -6,6 +6,7 @@
 //   rotate.c   what a collection does to pools: the rule
 //   stats.c    counting
 //   careful.c  limits, checks and chaos, for pools that have any
+//   checks.c    TIDE_DEBUG=poolcheck=1
 //   pools.c    making and destroying
 //
 // Each processor has a shard: a private slot, which only it touches, and a chain (ring.h), which it
@@ -98,8 +99,9 @@ struct tide_pool {
   AO_t tallies; // struct tallies *
   void (*reset)(void *item, void *arg);
   void *arg;
-  bool careful;  // gets and puts take the long way
-  bool measures; // items and bytes of each set are counted
+  bool careful;             // gets and puts take the long way
+  bool measures;            // items and bytes of each set are counted
+  struct pool_check *check; // checks.c's; NULL: poolcheck is off
 
   // As asked for.
   void *(*create)(void *arg);
@@ -108,6 +110,7 @@ struct tide_pool {
   uint64_t max_item_bytes, max_bytes, max_items; // UINT64_MAX: none
   unsigned survive;                              // collections
   uint64_t min_idle_ns;
+  bool created_only;
 
   // Changed while the world is stopped, or nobody else has the pool.
   uint64_t kept_since_ns; // the first collection that left the primary where it was; 0: none has
@@ -128,6 +131,11 @@ struct tide_pool {
   tide_pool_stats at_reset;
   const char *name; // behind the pool
 };
+
+// Whether somebody is to be told of each item that it lets go.
+static inline bool tells_drops(const tide_pool *pool) {
+  return pool->drop || pool->check;
+}
 
 // Collections that pools have seen, and one: so that 0 is none of them.
 uint64_t pool_round(void);

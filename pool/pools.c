@@ -29,6 +29,7 @@ static void set_up(tide_pool *pool, const tide_pool_options *o) {
   pool->measures = o->max_item_bytes || o->max_bytes || o->max_items || o->size;
   pool->survive = o->survive == TIDE_SURVIVE_NONE ? 0 : o->survive ? (unsigned)o->survive : 1;
   pool->min_idle_ns = o->min_idle_ns;
+  pool->created_only = o->created_only;
   pool->careful = careful_wanted(pool);
   pool->born = pool_round();
 }
@@ -43,7 +44,7 @@ tide_pool *tide_pool_create(const tide_pool_options *options) {
                  options->survive, TIDE_SURVIVE_MAX);
     return NULL;
   }
-  if (!rotate_init()) return NULL;
+  if (!rotate_init() || !check_init()) return NULL;
   cpu_slots_init();
   tide_pool made = {0};
   set_up(&made, options);
@@ -57,8 +58,9 @@ tide_pool *tide_pool_create(const tide_pool_options *options) {
   made.name = (char *)(pool + 1) + victims_bytes;
   *pool = made;
   memcpy((char *)(pool + 1) + victims_bytes, name, name_bytes);
-  if (rotate_add(pool)) return pool;
+  if (check_begin(pool) && rotate_add(pool)) return pool;
   rt_error_set(TIDE_ERR_MEMORY, "no memory for the list of pools");
+  check_free(pool);
   tide_free(pool);
   return NULL;
 }
@@ -67,12 +69,30 @@ static void drop_set(tide_pool *pool, shards *set) {
   for (; set; set = set->replaced) pool_drop_set(pool, set);
 }
 
+static void drop_everything(tide_pool *pool) {
+  drop_set(pool, primary_of(pool));
+  for (unsigned i = 0; i < pool->victims; i++) drop_set(pool, pool->victim[i]);
+}
+
+// What is left of a pool for those who use it all the same: it is empty, and keeps nothing alive.
+static void hollow_out(tide_pool *pool) {
+  pool->primary = (AO_t)&no_shards;
+  for (unsigned i = 0; i < pool->victims; i++) pool->victim[i] = NULL;
+  pool->victims = 0;
+  stats_init(pool);
+  pool->arg = NULL;
+}
+
 void tide_pool_destroy(tide_pool *pool) {
   if (!pool || !rt_enter("tide_pool_destroy")) return;
+  if (pool->check) check_end(pool, __builtin_return_address(0));
   rotate_remove(pool); // no collection touches it any more
-  if (pool->drop) {
-    drop_set(pool, primary_of(pool));
-    for (unsigned i = 0; i < pool->victims; i++) drop_set(pool, pool->victim[i]);
+  if (tells_drops(pool)) drop_everything(pool);
+  if (pool->check) {
+    hollow_out(pool);
+    pool = check_keep(pool);
+    if (!pool) return;
+    check_free(pool);
   }
   tide_free(pool);
 }

@@ -8,14 +8,15 @@
 // however many items there are; only pools that have a set are visited; and the collector knows
 // nothing of it. The next put makes a new primary.
 //
-// Where items are to be told that they are dropped (`drop`), what is forgotten goes on a list
-// instead, and the hook at the cycle's end, with the world running, calls `drop` for each item of
+// Where somebody is to be told of what is dropped (`drop`, or checks.c), what is forgotten goes on
+// a list instead, and the hook at the cycle's end, with the world running, tells of each item of
 // it. Such items live until then.
 //
 // min_idle_ns. A primary stays where it is until it has been one for a quarter of that time, so
 // that there are never more than a handful of victims; a victim stays for as long as its time says.
 //
 // Near the memory limit pools let go sooner; pool.h has the rule.
+#include "checks.h"
 #include "pool_private.h"
 
 #include <stdlib.h>
@@ -37,6 +38,7 @@ uint64_t pool_round(void) {
 // ---- Dropping -------------------------------------------------------------------------------
 
 void pool_drop_item(tide_pool *pool, void *item) {
+  if (pool->check) check_dropped(pool, item);
   if (pool->drop) pool->drop(item, pool->arg);
 }
 
@@ -51,7 +53,7 @@ void pool_drop_set(tide_pool *pool, shards *set) {
 // With the world stopped, or by the last user.
 static void discard(tide_pool *pool, shards *set) {
   settle(pool, set);
-  if (!pool->drop) return;
+  if (!tells_drops(pool)) return;
   set->pool = pool;
   set->next = to_drop;
   to_drop = set;

@@ -37,6 +37,7 @@ static const option known[] = {
     ROW(poison, "TIDE_DEBUG", "poison", 0, 0, 1),
     ROW(poolseed, "TIDE_DEBUG", "poolseed", 0, 0, 1),
     ROW(poolchaos, "TIDE_DEBUG", "poolchaos", 0, 0, INT32_MAX),
+    ROW(poolcheck, "TIDE_DEBUG", "poolcheck", 0, 0, 1),
 };
 
 static int64_t *field_of(tide_options *options, const option *o) {
@@ -458,7 +459,7 @@ START_TEST(unknown_name_in_the_debug_list_is_told_the_known_ones) {
   rt_options_resolve(NULL, &resolved);
   for (size_t i = 0; i < LENGTH(known); i++)
     if (known[i].key) assert_contains(tide_error_message(), known[i].key);
-  assert_contains(tide_error_message(), "poolchaos=N trace=TEXT; ignored");
+  assert_contains(tide_error_message(), "poolchaos=N poolcheck=N trace=TEXT; ignored");
 }
 END_TEST
 

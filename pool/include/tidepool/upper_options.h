@@ -8,6 +8,9 @@
     "pools go by the processors that threads have, never by CPUs: the same steps on the same "     \
     "processors have the same result")                                                             \
   X(poolchaos, INTEGER, "TIDE_DEBUG", "poolchaos", 0, 0, INT32_MAX,                                \
-    "pools lose a quarter of the puts and mix up the rest, by this seed; 0 means they do not")
+    "pools lose a quarter of the puts and mix up the rest, by this seed; 0 means they do not")     \
+  X(poolcheck, INTEGER, "TIDE_DEBUG", "poolcheck", 0, 0, 1,                                        \
+    "stop the program, with call stacks, where it puts an item twice, uses it after put, or uses " \
+    "a pool wrongly in other ways")
 
 #endif
