@@ -30,6 +30,7 @@ static RT_COLD void *ask_oom_handler(size_t size) {
   tide_oom_handler handler = oom_handler;
   void *arg = oom_arg;
   hooks_unlock();
+  if (rt_self() && rt_self()->quiet) handler = NULL;
   rt_event(TIDE_EVENT_OUT_OF_MEMORY, os_now_ns(), 0, size, 0);
   rt_error_set(TIDE_ERR_MEMORY, "no memory for an object of %zu bytes", size);
   return handler ? handler(size, arg) : NULL;
@@ -98,6 +99,11 @@ size_t tide_size(const void *object) {
 void *tide_base(const void *address) {
   engine_object o;
   return find("tide_base", address, &o) ? o.start : NULL;
+}
+
+tide_kind tide_object_kind(const void *object) {
+  engine_object o;
+  return find("tide_object_kind", object, &o) && o.start == object ? o.kind : TIDE_KINDS;
 }
 
 void tide_free(void *object) {

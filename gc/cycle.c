@@ -254,8 +254,11 @@ static void collect_locked(rt_thread *self, tide_cause cause) {
 
 static void run_end_hooks(const tide_cycle *done) {
   if (in_end_hooks) return; // a hook has collected: it is not called again for that
+  rt_thread *self = rt_self();
   in_end_hooks = true;
+  rt_quiet_begin(self);
   hooks_run_end(done);
+  rt_quiet_end(self);
   in_end_hooks = false;
 }
 

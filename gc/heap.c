@@ -315,11 +315,13 @@ block_index heap_run_last(block_index index, block_index hint) {
 
 void heap_take_part(block_index last, block_index at, size_t blocks) {
   bool zeroed;
+  add_to(&heap.leaving_blocks, blocks);
   carve(last + 1 - heap.blocks[last].run, at, blocks, &zeroed);
 }
 
 void heap_give_part(block_index at, size_t blocks) {
   give(at, blocks, false);
+  take_from(&heap.leaving_blocks, blocks);
 }
 
 // ---- What is mapped -------------------------------------------------------------------------
@@ -357,6 +359,14 @@ void heap_release_bits(block_index at, size_t blocks) {
   }
 }
 
+// In the child of a fork: another thread may have been in the middle of giving some back.
+void heap_count_bits(void) {
+  size_t each = bits_page_blocks(), pages = 0, end = heap.extent >> HEAP_BLOCK_SHIFT;
+  for (block_index page = 0; page < end; page += (block_index)each)
+    pages += bits_page_touched(page);
+  AO_store(&heap.bits_pages, pages);
+}
+
 // Of huge pages, all may be in memory.
 size_t heap_tables_bytes(void) {
   size_t blocks = heap.extent >> HEAP_BLOCK_SHIFT;
@@ -368,7 +378,8 @@ void heap_memory(engine_memory *memory) {
   memory->used_bytes = AO_load(&heap.used_blocks) * HEAP_BLOCK_BYTES -
                        AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES + heap_tables_bytes() +
                        os_mapped_bytes();
-  memory->free_bytes = AO_load(&heap.free_dirty_blocks) * HEAP_BLOCK_BYTES;
+  uint64_t free_blocks = AO_load(&heap.free_dirty_blocks) + AO_load(&heap.leaving_blocks);
+  memory->free_bytes = free_blocks * HEAP_BLOCK_BYTES;
 }
 
 // ---- Chains of small blocks (their class's lock held, or the world stopped) ------------------

@@ -138,6 +138,7 @@ typedef struct heap {
   // are changed under heap_lock, the others by atomic additions.
   AO_t used_blocks; // that hold something, also ones taken but not yet in use
   AO_t free_dirty_blocks;
+  AO_t leaving_blocks; // being given back to the system; neither used nor free
   AO_t large_mallocs, large_frees, large_total_bytes, large_freed_bytes;
   AO_t freed_slots[TIDE_SIZE_CLASSES]; // since the start
   AO_t bits_pages;                     // of the system, that small blocks' bits have touched
@@ -281,6 +282,7 @@ void heap_touch_bits(block_index index);
 // A small block is going to be allocated in: its pages that were given back count again. False: the
 // hard limit does not allow it. Its class's lock is held, or nobody else has the block.
 bool heap_fill_block(heap_block *block);
+void heap_count_bits(void); // after a fork
 // Gives the bits of free blocks back to the system, where they fill pages. Nobody else has the
 // blocks.
 void heap_release_bits(block_index at, size_t blocks);

@@ -83,6 +83,7 @@ enum { AT_LEAST_BYTES = 4 << 20 };
 
 // The engine would take a keep of 0 for an order to search all its blocks for free pages.
 static void make_room(rt_thread *self, const pacer_memory *m, size_t request) {
+  if (RT_UNLIKELY(rt_options.poison)) return; // poison given back would read as zeros
   uint64_t soft = pace_soft_limit(), most = AO_load(&hard);
   const pacer p = {.limit_bytes = soft < most ? soft : most};
   if (m->free_bytes <= pacer_limit_room(&p, m, request)) return;
@@ -159,12 +160,17 @@ static void call_handler(rt_thread *self) {
 static RT_COLD void tell(rt_thread *self) {
   if (!AO_compare_and_swap(&teller, 0, (AO_t)self)) return;
   int cancellable = rt_cancel_disable();
+  rt_quiet_begin(self);
   AO_t now;
-  while ((now = AO_load(&active)) != AO_load(&told)) {
-    AO_store(&told, now);
-    call_handler(self);
-  }
-  AO_store_release(&teller, 0); // pairs with the acquire in tide_limit_handler_set
+  do {
+    while ((now = AO_load(&active)) != AO_load(&told)) {
+      AO_store(&told, now);
+      call_handler(self);
+    }
+    AO_store_release(&teller, 0); // pairs with the acquire in tide_limit_handler_set
+    AO_nop_full();                // who has found it set until now has changed `active` before
+  } while (AO_load(&active) != AO_load(&told) && AO_compare_and_swap(&teller, 0, (AO_t)self));
+  rt_quiet_end(self);
   rt_cancel_restore(cancellable);
 }
 

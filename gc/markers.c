@@ -31,6 +31,7 @@
 #include <string.h>
 
 enum {
+  STACK_BYTES = 256 * 1024,
   PREPARE_BYTES = 16 << 20, // smaller heaps have one marker, unless verify=1 wants to see several
   SHARE_WORDS = 64,         // who has so much gives some away without being asked
   // Every so many times that it is considered: who has less, and is asked, gives some away; who has
@@ -258,7 +259,7 @@ static bool add_marker(void) {
   if (!m) return false;
   m->generation = team.generation;
   m->round = team.round;
-  if (index && !rt_own_thread_start(marker_main, m, "tide-marker")) {
+  if (index && !rt_own_thread_start(marker_main, m, "tide-marker", STACK_BYTES)) {
     marker_unmake(m);
     return false;
   }

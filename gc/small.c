@@ -185,6 +185,8 @@ void small_after_fork(void) {
   }
   // Of pieces that were being given back to the system nobody knows whether they were counted.
   AO_store(&heap.used_blocks, end - 1 - heap.free_blocks);
+  AO_store(&heap.leaving_blocks, 0);
+  heap_count_bits();
 }
 
 // ---- Bits -----------------------------------------------------------------------------------

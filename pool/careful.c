@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Limits on items and bytes, and chaos. Pools that have neither never come here.
+// Limits on items and bytes, and chaos. Pools that have neither, nor checks (checks.c), never come
+// here.
 //
 // Limits hold exactly: a put reserves first what it is going to add, and gives the reservation back
 // when the item is in and counted, or is not taken. What is in is counted by set, so it goes with
@@ -51,6 +52,15 @@ static bool above(uint64_t sum, uint64_t most) {
   return (int64_t)sum > 0 && sum > most;
 }
 
+// Puts of this thread that have something reserved. A hook may fork in the middle of one.
+static __thread unsigned reservations __attribute__((tls_model("initial-exec")));
+
+void careful_after_fork(tide_pool *pool) {
+  if (reservations) return; // which of them are whose is not known: better too little room
+  AO_store(&pool->reserved_items, 0);
+  AO_store(&pool->reserved_bytes, 0);
+}
+
 static bool reserve(tide_pool *pool, uint64_t bytes) {
   uint64_t items_in, bytes_in;
   uint64_t items_reserved = AO_fetch_and_add1_full(&pool->reserved_items) + 1;
@@ -60,14 +70,17 @@ static bool reserve(tide_pool *pool, uint64_t bytes) {
   rt_unpin(rt_self());
   bool fits = !above(items_in + items_reserved, pool->max_items) &&
               !above(bytes_in + bytes_reserved, pool->max_bytes);
-  if (!fits) unreserve(pool, bytes);
+  if (fits)
+    reservations++;
+  else
+    unreserve(pool, bytes);
   return fits;
 }
 
 // ---- Puts and gets --------------------------------------------------------------------------
 
 bool careful_wanted(const tide_pool *pool) {
-  return pool->measures || rt_options.poolchaos;
+  return pool->measures || rt_options.poolchaos || rt_options.poolcheck;
 }
 
 bool careful_put(tide_pool *pool, void *item, uint64_t *bytes, pool_drop *cause) {
@@ -79,15 +92,19 @@ bool careful_put(tide_pool *pool, void *item, uint64_t *bytes, pool_drop *cause)
   *cause = DROP_LARGE;
   if (*bytes > pool->max_item_bytes) return false;
   *cause = DROP_FULL;
+  if (*bytes > pool->max_bytes || *bytes > INT64_MAX / 4) return false;
   return !pool->measures || reserve(pool, *bytes);
 }
 
 void careful_put_ends(tide_pool *pool, void *item, uint64_t bytes, bool in) {
-  if (pool->measures) unreserve(pool, bytes);
+  if (!pool->measures) return;
+  unreserve(pool, bytes);
+  reservations--;
 }
 
-void careful_got(tide_pool *pool, shards *from, void *item) {
-  if (!pool->measures) return;
+void careful_got(tide_pool *pool, shards *from, void *item, const void *caller) {
+  if (pool->check) check_got(pool, item, caller);
+  if (!item || !pool->measures) return;
   AO_fetch_and_sub1(&from->items);
   AO_fetch_and_add(&from->bytes, (AO_t)0 - size_of(pool, item));
 }

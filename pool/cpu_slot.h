@@ -62,7 +62,7 @@ enum { CPU_COUNT_AT = 4, CPU_WORDS_AT = APART, CPU_TAKES_AT = APART + 8, CPU_PUT
   "jae 2f\n"                                                                                       \
   "shlq $7, %[cpu]\n"                                                                              \
   "addq %[set], %[cpu]\n" steps "2:\n"                                                             \
-  ".pushsection .text.unlikely, \"ax\"\n"                                                          \
+  ".pushsection __rseq_failure, \"ax\"\n"                                                          \
   ".byte 0x0f, 0xb9, 0x3d\n"                                                                       \
   ".long 0x53053053\n"                                                                             \
   "4: jmp 0b\n"                                                                                    \

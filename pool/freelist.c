@@ -255,8 +255,10 @@ tide_freelist *tide_freelist_create(size_t max_items, const tide_freelist_option
   const char *name = options->name ? options->name : "freelist";
   size_t nodes_bytes = max_items * sizeof(node), name_bytes = strlen(name) + 1;
   // Uncollectable, hence a root, for the items and arg.
+  rt_quiet_begin(rt_self());
   tide_freelist *list =
       tide_alloc_aligned(APART, sizeof *list + nodes_bytes + name_bytes, TIDE_UNCOLLECTABLE);
+  rt_quiet_end(rt_self());
   if (!list) return NULL;
   list->name = memcpy((char *)list->node + nodes_bytes, name, name_bytes);
   set_up(list, max_items, options);

@@ -97,11 +97,12 @@ static void *make(tide_pool *pool) {
   if (!item) return NULL;
   AO_fetch_and_add1(&pool->created);
   AO_fetch_and_add(&pool->created_bytes, tide_size(item));
+  if (RT_UNLIKELY(pool->check)) check_made(pool, item);
   return item;
 }
 
 // Also for a thread that is not registered, or may not use the heap: it has no slot.
-static RT_NOINLINE void *get_slow(tide_pool *pool) {
+static RT_NOINLINE void *get_slow(tide_pool *pool, const void *caller) {
   rt_thread *self = rt_enter("tide_pool_get");
   if (!self) return NULL;
   pool_event event;
@@ -110,13 +111,13 @@ static RT_NOINLINE void *get_slow(tide_pool *pool) {
   void *item = find(pool, self, &event, &from);
   count(pool, self, event);
   rt_unpin(self);
-  if (item && RT_UNLIKELY(pool->careful)) careful_got(pool, from, item);
+  if (RT_UNLIKELY(pool->careful)) careful_got(pool, from, item, caller);
   return item ? item : make(pool);
 }
 
 void *tide_pool_get(tide_pool *pool) {
   void *item = cpu_take(&pool->primary);
-  return RT_LIKELY(item) ? item : get_slow(pool);
+  return RT_LIKELY(item) ? item : get_slow(pool, __builtin_return_address(0));
 }
 
 // ---- Put ------------------------------------------------------------------------------------
@@ -145,11 +146,13 @@ static bool supply_set(tide_pool *pool, supplies *s) {
 }
 
 // Allocates what is lacking; not pinned, may collect. False: no memory.
-static bool supply(tide_pool *pool, supplies *s) {
-  if (!s->ring_slots) return supply_set(pool, s);
-  void *memory = tide_alloc(ring_bytes(s->ring_slots));
+static bool supply(tide_pool *pool, rt_thread *self, supplies *s) {
+  rt_quiet_begin(self);
+  void *memory = s->ring_slots ? tide_alloc(ring_bytes(s->ring_slots)) : NULL;
+  bool there = s->ring_slots ? memory != NULL : supply_set(pool, s);
+  rt_quiet_end(self);
   if (memory) s->ring = ring_init(memory, s->ring_slots);
-  return memory;
+  return there;
 }
 
 // The pool is used again after some collections.
@@ -225,7 +228,7 @@ static bool put_somewhere(tide_pool *pool, rt_thread *self, void *item, uint64_t
     bool done = try_put(pool, self, item, &s);
     rt_unpin(self);
     if (done) return true;
-    if (!supply(pool, &s)) return false;
+    if (!supply(pool, self, &s)) return false;
   }
 }
 
@@ -234,38 +237,41 @@ static RT_COLD void refuse(tide_pool *pool, void *item, pool_drop cause) {
   pool_drop_item(pool, item);
 }
 
-static void put_carefully(tide_pool *pool, rt_thread *self, void *item) {
+static void put_carefully(tide_pool *pool, rt_thread *self, void *item, const void *caller) {
   uint64_t bytes;
   pool_drop cause;
+  if (pool->check) check_put(pool, item, caller);
+  if (pool->reset) pool->reset(item, pool->arg);
   if (!careful_put(pool, item, &bytes, &cause)) {
     refuse(pool, item, cause);
     return;
   }
+  if (pool->check) check_cover(pool, item);
   bool in = put_somewhere(pool, self, item, bytes);
   careful_put_ends(pool, item, bytes, in);
   if (!in) refuse(pool, item, DROP_MEMORY);
 }
 
-// Careful pools have no sets by CPU, so all their puts come here.
-static RT_NOINLINE void put_slow(tide_pool *pool, void *item) {
+// Careful pools have no sets by CPU: of their puts none goes the short way.
+static RT_NOINLINE void put_slow(tide_pool *pool, void *item, const void *caller) {
   rt_thread *self = rt_enter("tide_pool_put");
   if (!self) return;
   if (RT_UNLIKELY(pool->careful))
-    put_carefully(pool, self, item);
+    put_carefully(pool, self, item, caller);
   else if (!put_somewhere(pool, self, item, 0))
     refuse(pool, item, DROP_MEMORY);
 }
 
-static RT_NOINLINE void reset_and_put(tide_pool *pool, void *item) {
+static RT_NOINLINE void reset_and_put(tide_pool *pool, void *item, const void *caller) {
   if (!rt_enter("tide_pool_put")) return;
-  pool->reset(item, pool->arg);
-  if (!cpu_put(&pool->primary, item)) put_slow(pool, item);
+  if (!pool->careful) pool->reset(item, pool->arg);
+  if (!cpu_put(&pool->primary, item)) put_slow(pool, item, caller);
 }
 
 void tide_pool_put(tide_pool *pool, void *item) {
   if (RT_UNLIKELY(!item)) return;
   if (pool->reset)
-    reset_and_put(pool, item);
+    reset_and_put(pool, item, __builtin_return_address(0));
   else if (RT_UNLIKELY(!cpu_put(&pool->primary, item)))
-    put_slow(pool, item);
+    put_slow(pool, item, __builtin_return_address(0));
 }

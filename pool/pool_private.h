@@ -6,6 +6,7 @@
 //   rotate.c   what a collection does to pools: the rule
 //   stats.c    counting
 //   careful.c  limits, checks and chaos, for pools that have any
+//   checks.c    TIDE_DEBUG=poolcheck=1
 //   pools.c    making and destroying
 //   advice.c   what is wrong with a pool, and what would help: computed from copies of numbers
 //   report.c   the reports that say so
@@ -118,8 +119,9 @@ struct tide_pool {
   uint16_t survive; // collections
   uint16_t victims; // in use. This and what follows changes while the world is stopped
 
-  AO_t takes, slot_puts; // of sets by CPU that are no more
-  size_t active;         // 1 + its place among the pools that have a set; 0: none
+  AO_t takes, slot_puts;    // of sets by CPU that are no more
+  struct pool_check *check; // checks.c's; NULL: poolcheck is off
+  size_t active;            // 1 + its place among the pools that have a set; 0: none
   uint16_t victims_most;
 
   // As asked for.
@@ -127,6 +129,7 @@ struct tide_pool {
   size_t (*size)(const void *item, void *arg);
   uint64_t max_item_bytes, max_bytes, max_items; // UINT64_MAX: none
   uint64_t min_idle_ns;
+  bool created_only;
 
   AO_t dropping;          // threads that drop items of it
   tide_pool *next, *prev; // of all pools
@@ -150,6 +153,11 @@ struct tide_pool {
   tide_pool_stats at_reset;
   const char *name; // behind the pool
 };
+
+// Whether somebody is to be told of each item that it lets go.
+static inline bool tells_drops(const tide_pool *pool) {
+  return pool->drop || pool->check;
+}
 
 // Collections that pools have seen, and one: so that 0 is none of them.
 uint64_t pool_round(void);

@@ -8,14 +8,16 @@
 // however many items there are; only pools that have a set are visited; and the collector knows
 // nothing of it. The next put makes a new primary.
 //
-// Where items are to be told that they are dropped (`drop`), what is forgotten goes on a list
-// instead, and the hook at the cycle's end, with the world running, calls `drop` for each item of
+// Where somebody is to be told of what is dropped (`drop`, or checks.c), what is forgotten goes on
+// a list instead, and the hook at the cycle's end, with the world running, tells of each item of
 // it. Such items live until then.
 //
 // min_idle_ns. A primary stays where it is until it has been one for a quarter of that time, so
 // that there are never more than a handful of victims; a victim stays for as long as its time says.
 //
 // Near the memory limit pools let go sooner; pool.h has the rule.
+#include "careful.h"
+#include "checks.h"
 #include "pool_private.h"
 
 #include <stdlib.h>
@@ -42,6 +44,7 @@ uint64_t pool_round_since_ns(void) {
 // ---- Dropping -------------------------------------------------------------------------------
 
 void pool_drop_item(tide_pool *pool, void *item) {
+  if (pool->check) check_dropped(pool, item);
   if (pool->drop) pool->drop(item, pool->arg);
 }
 
@@ -56,7 +59,7 @@ void pool_drop_set(tide_pool *pool, shards *set) {
 // With the world stopped, or by the last user.
 static void discard(tide_pool *pool, shards *set) {
   settle(pool, set);
-  if (!pool->drop) return;
+  if (!tells_drops(pool)) return;
   set->pool = pool;
   set->next = to_drop;
   to_drop = set;
@@ -71,6 +74,9 @@ static shards *next_to_drop(const tide_pool *pool) {
   return set;
 }
 
+// Whose items this thread is dropping: it may fork meanwhile.
+static __thread const tide_pool *being_dropped __attribute__((tls_model("initial-exec")));
+
 static shards *begin_drop(rt_thread *self, const tide_pool *pool) {
   rt_pin(self);
   rt_pinned_lock_take(&lock);
@@ -82,11 +88,14 @@ static shards *begin_drop(rt_thread *self, const tide_pool *pool) {
 }
 
 static void drop_all(rt_thread *self, const tide_pool *pool) {
+  const tide_pool *before = being_dropped;
   shards *set;
   while ((set = begin_drop(self, pool))) {
+    being_dropped = set->pool;
     pool_drop_set(set->pool, set);
     AO_fetch_and_sub1_release(&set->pool->dropping); // pairs with the acquire in rotate_remove
   }
+  being_dropped = before;
 }
 
 // ---- Rotation -------------------------------------------------------------------------------
@@ -231,15 +240,27 @@ static void on_end(const tide_cycle *cycle, void *arg) {
 // A thread that forks may not take pinned locks while it can still be stopped. So this comes when
 // the runtime has its own: handlers for before the fork run in the reverse order of installing, and
 // a constructor of this priority comes before the runtime's.
+static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER; // see rotate_init
+
 static void lock_for_fork(void) {
   rt_pinned_lock_take(&lock);
 }
 static void unlock_after_fork(void) {
   rt_pinned_lock_give(&lock);
 }
+// What the other threads were about to do they do not do here: their counts go. Items of a set that
+// one of them was dropping are lost to the child.
+static void unlock_in_child(void) {
+  once = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  for (tide_pool *pool = all; pool; pool = pool->next) {
+    AO_store(&pool->dropping, pool == being_dropped);
+    careful_after_fork(pool);
+  }
+  rt_pinned_lock_give(&lock);
+}
 static int fork_handlers_error;
 __attribute__((constructor(101))) static void install_fork_handlers(void) {
-  fork_handlers_error = pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+  fork_handlers_error = pthread_atfork(lock_for_fork, unlock_after_fork, unlock_in_child);
 }
 
 bool rotate_init(void) {
@@ -247,7 +268,6 @@ bool rotate_init(void) {
     rt_error_set(TIDE_ERR_MEMORY, "no memory for the fork handlers");
     return false;
   }
-  static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
   static tide_hook *start, *end;
   int cancellable = rt_cancel_disable();
   pthread_mutex_lock(&once);
@@ -318,6 +338,12 @@ void rotate_remove(tide_pool *pool) {
   rt_unpin(self);
   drop_all(self, pool);
   for (unsigned tries = 0; AO_load_acquire(&pool->dropping); tries++) os_pause(tries);
+  // A `drop` that was under way when the pool was closed may have put something into it.
+  rt_pin(self);
+  rt_pinned_lock_take(&lock);
+  if (pool->active) leave(pool->active - 1);
+  rt_pinned_lock_give(&lock);
+  rt_unpin(self);
 }
 
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg) {

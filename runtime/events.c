@@ -247,7 +247,9 @@ static void call(tide_event_listener *listener, const tide_event *event) { // li
   being_called = listener;
   pthread_mutex_unlock(&list_lock);
   in_listener = true;
+  if (rt_self()) rt_quiet_begin(rt_self());
   listener->fn(event, listener->arg);
+  if (rt_self()) rt_quiet_end(rt_self());
   in_listener = false;
   pthread_mutex_lock(&list_lock);
   being_called = NULL;

@@ -10,8 +10,6 @@
 
 #include <signal.h>
 
-enum { STACK_BYTES = 256 * 1024 };
-
 AO_t rt_own_threads;
 
 void rt_own_thread_block_signals(void) {
@@ -22,11 +20,11 @@ void rt_own_thread_block_signals(void) {
 
 // Signals are blocked meanwhile, so that none ends up there; but for the one that stops this
 // thread, which may wait for a lock of the C library in here.
-bool rt_own_thread_start(void *(*fn)(void *), void *arg, const char *name) {
+bool rt_own_thread_start(void *(*fn)(void *), void *arg, const char *name, size_t stack_bytes) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  if (stack_bytes) pthread_attr_setstacksize(&attributes, stack_bytes);
   // Not the policy of whoever collects first, which may be to run when nobody else does.
   pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
   sigset_t all, before;

@@ -71,17 +71,44 @@ void rt_proc_acquire(rt_thread *self) {
   rt_unpin(self);
 }
 
-void rt_proc_release(rt_thread *self) {
-  rt_pin(self);
-  rt_procs_lock();
+static void give_up(rt_thread *self) { // procs_lock held
   rt_proc *proc = self->proc;
   self->proc = NULL;
   if (--proc->threads == 0) {
     proc->next_idle = idle;
     idle = proc;
   }
+}
+
+void rt_proc_release(rt_thread *self) {
+  rt_pin(self);
+  rt_procs_lock();
+  give_up(self);
   rt_procs_unlock();
   rt_unpin(self);
+}
+
+static void take_this(rt_thread *self, rt_proc *proc) { // procs_lock held
+  rt_proc **link = &idle;
+  while (*link && *link != proc) link = &(*link)->next_idle;
+  if (*link) *link = proc->next_idle;
+  proc->threads++;
+  self->proc = proc;
+}
+
+int tide_proc_use(int processor) {
+  rt_thread *self = rt_enter("tide_proc_use");
+  if (!self) return -1;
+  rt_pin(self); // the number of processors stays
+  rt_procs_lock();
+  int old = (int)self->proc->index;
+  if (processor >= 0 && (AO_t)processor < AO_load(&procs)) {
+    give_up(self);
+    take_this(self, &all[processor]);
+  }
+  rt_procs_unlock();
+  rt_unpin(self);
+  return old;
 }
 
 RT_COLD void rt_proc_wait(rt_proc *proc) {

@@ -82,6 +82,7 @@ typedef struct rt_thread {
   pid_t tid;
 
   int block_depth;           // nesting of tide_blocking and tide_active
+  int quiet;                 // depth of rt_quiet_begin
   unsigned slow_allocations; // so far
   void *client;              // the collector's part of the thread
   struct rt_ring *ring;      // of its events; NULL: it has had none. For who buries the thread
@@ -108,6 +109,15 @@ static inline rt_thread *rt_enter(const char *what) {
 // Whether the calling thread may make the call `what`, which does not need it to be registered;
 // reports a refusal.
 bool rt_allowed(const char *what);
+
+// Between these the thread's allocations that fail return NULL without asking the program's
+// handler. That may longjmp, out of what has to be ended, or return memory that is not the heap's.
+static inline void rt_quiet_begin(rt_thread *self) {
+  self->quiet++;
+}
+static inline void rt_quiet_end(rt_thread *self) {
+  self->quiet--;
+}
 
 // ---- Pinned sections ------------------------------------------------------------------------
 //
@@ -210,8 +220,8 @@ bool rt_world_is_still(void);
 // takes itself off before.
 extern AO_t rt_own_threads;
 // Starts one; false: there is none to be had. fn first blocks all signals. name: up to 15
-// characters.
-bool rt_own_thread_start(void *(*fn)(void *), void *arg, const char *name);
+// characters. stack_bytes 0: as threads have by default, for one that calls the program.
+bool rt_own_thread_start(void *(*fn)(void *), void *arg, const char *name, size_t stack_bytes);
 void rt_own_thread_block_signals(void);
 
 // Calls fn(arg) with the calling thread's registers on its stack and thread->sp set below them.

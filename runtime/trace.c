@@ -226,6 +226,10 @@ static void cut_back(void) {
   if (ftruncate(file, end ? end + CLOSING_BYTES : 0) != 0) return; // a device, say
 }
 
+static void close_ours(void) {
+  if (file_is_ours()) close(file);
+}
+
 static bool flush(void) {
   if (!pages->used) return true;
   bool ours = file_is_ours();
@@ -295,6 +299,7 @@ static tide_status begin_file(void) {
   inode = status.st_ino;
   end = 0;
   since_ns = os_now_ns();
+  pages->used = 0; // of a trace that lost its file
   memset(pages->named, 0, sizeof pages->named);
   put_process_name();
   return flush() ? TIDE_OK : TIDE_ERR_SYSTEM;
@@ -327,7 +332,7 @@ static tide_status stop_held(void) {
   if (file < 0) return rt_error_set(TIDE_ERR_STATE, "no events are traced");
   if (!rt_events_in_listener()) rt_events_deliver(true);
   if (file < 0) return TIDE_ERR_SYSTEM; // a write has failed; the message says how
-  close(file);
+  close_ours();
   stop_tracing();
   return TIDE_OK;
 }
@@ -344,7 +349,7 @@ tide_status tide_trace_stop(void) {
 
 void rt_trace_after_fork(void) {
   if (file < 0) return;
-  close(file); // it is the parent's
+  close_ours(); // it is the parent's
   stop_tracing();
 }
 
@@ -355,7 +360,7 @@ __attribute__((destructor)) static void finish(void) {
   if (!rt_initialised() || !rt_events_wanted() || !rt_events_hold_within(PATIENCE_NS)) return;
   if (file >= 0) {
     rt_events_deliver(false);
-    if (file >= 0) close(file);
+    if (file >= 0) close_ours();
     if (file >= 0) stop_tracing();
   }
   rt_events_give();

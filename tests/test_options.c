@@ -38,6 +38,7 @@ static const option known[] = {
     ROW(poolseed, "TIDE_DEBUG", "poolseed", 0, 0, 1),
     ROW(poolchaos, "TIDE_DEBUG", "poolchaos", 0, 0, INT32_MAX),
     ROW(poolreport, "TIDE_DEBUG", "poolreport", 0, 0, 1),
+    ROW(poolcheck, "TIDE_DEBUG", "poolcheck", 0, 0, 1),
 };
 
 static int64_t *field_of(tide_options *options, const option *o) {
@@ -459,7 +460,8 @@ START_TEST(unknown_name_in_the_debug_list_is_told_the_known_ones) {
   rt_options_resolve(NULL, &resolved);
   for (size_t i = 0; i < LENGTH(known); i++)
     if (known[i].key) assert_contains(tide_error_message(), known[i].key);
-  assert_contains(tide_error_message(), "poolreport=N trace=TEXT; ignored");
+  assert_contains(tide_error_message(), "poolcheck=N trace=TEXT; ignored");
+  assert_contains(tide_error_message(), "poolchaos=N poolcheck=N trace=TEXT; ignored");
 }
 END_TEST
 

@@ -56,6 +56,9 @@ TIDE_API size_t tide_size(const void *object);
 // Start of the object that holds the address, or NULL.
 TIDE_API void *tide_base(const void *address);
 
+// Kind of the object that starts at the address; TIDE_KINDS if none starts there.
+TIDE_API tide_kind tide_object_kind(const void *object);
+
 // Asked once for each allocation that fails, with the size in bytes, outside every lock. What it
 // returns is what the allocation returns; it may free memory and allocate, abort or longjmp.
 typedef void *(*tide_oom_handler)(size_t size, void *arg);

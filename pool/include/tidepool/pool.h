@@ -9,6 +9,7 @@
 #ifndef TIDEPOOL_POOL_H
 #define TIDEPOOL_POOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,6 +40,8 @@ typedef struct tide_pool_options {
   void (*drop)(void *item, void *arg);
   // Bytes of an item, the same as long as the pool has it; NULL: tide_size, which is 0 for what is
   // no object of the heap. Asked for if one of the next two is set.
+  // With TIDE_DEBUG=poolcheck=1 the pool overwrites so many bytes from the item's address on, of
+  // what is no object of the heap, and puts them back before get.
   size_t (*size)(const void *item, void *arg);
   uint64_t max_item_bytes; // a larger item is not taken in, but dropped; 0: any size
   uint64_t max_bytes;      // in all; what would be more is dropped; 0: any number
@@ -49,6 +52,10 @@ typedef struct tide_pool_options {
   // Keep items for at least this long as well, in nanoseconds, however many collections there are.
   // They may stay for a quarter longer. Under a memory limit the limit comes first: see below.
   uint64_t min_idle_ns;
+  // Only what `create` has made is ever put, and is still where it was made. Without this, to put
+  // what one has from elsewhere is no mistake; with it TIDE_DEBUG=poolcheck=1 stops the program
+  // there. Has no effect but that.
+  bool created_only;
   void *arg; // a root as long as the pool lives
 } tide_pool_options;
 

@@ -10,6 +10,9 @@
   X(poolchaos, INTEGER, "TIDE_DEBUG", "poolchaos", 0, 0, INT32_MAX,                                \
     "pools lose a quarter of the puts and mix up the rest, by this seed; 0 means they do not")     \
   X(poolreport, INTEGER, "TIDE_DEBUG", "poolreport", 0, 0, 1,                                      \
-    "print the report on pools on stderr when the program exits")
+    "print the report on pools on stderr when the program exits")                                  \
+  X(poolcheck, INTEGER, "TIDE_DEBUG", "poolcheck", 0, 0, 1,                                        \
+    "stop the program, with call stacks, where it puts an item twice, uses it after put, or uses " \
+    "a pool wrongly in other ways")
 
 #endif

@@ -99,6 +99,12 @@ TIDE_API int tide_procs(void);
 // for a moment.
 TIDE_API int tide_procs_set(int procs);
 
+// Puts the calling thread onto that processor, 0 to tide_procs() - 1, whether others are on it or
+// not, until it blocks (tide_blocking) or the number changes. For tests in which it matters who
+// shares with whom. Returns the processor that the thread was on; for a number outside that range
+// it only asks. -1 where the heap may not be used.
+TIDE_API int tide_proc_use(int processor);
+
 // ---- Roots ----------------------------------------------------------------------------------
 //
 // Roots by themselves: the writable data of the program and of every shared object, also one
