@@ -461,7 +461,7 @@ START_TEST(unknown_name_in_the_debug_list_is_told_the_known_ones) {
   for (size_t i = 0; i < LENGTH(known); i++)
     if (known[i].key) assert_contains(tide_error_message(), known[i].key);
   assert_contains(tide_error_message(), "poolcheck=N trace=TEXT; ignored");
-  assert_contains(tide_error_message(), "poolchaos=N poolcheck=N trace=TEXT; ignored");
+  assert_contains(tide_error_message(), "poolreport=N poolcheck=N trace=TEXT; ignored");
 }
 END_TEST
 
