@@ -102,7 +102,7 @@ static void *make(tide_pool *pool) {
 }
 
 // Also for a thread that is not registered, or may not use the heap: it has no slot.
-static RT_NOINLINE void *get_slow(tide_pool *pool, const void *caller) {
+static void *get_slow(tide_pool *pool, const void *caller) {
   rt_thread *self = rt_enter("tide_pool_get");
   if (!self) return NULL;
   pool_event event;
@@ -115,9 +115,13 @@ static RT_NOINLINE void *get_slow(tide_pool *pool, const void *caller) {
   return item ? item : make(pool);
 }
 
+void *tide_pool_get_slow(tide_pool *pool) {
+  return get_slow(pool, __builtin_return_address(0));
+}
+
 void *tide_pool_get(tide_pool *pool) {
-  void *item = cpu_take(&pool->primary);
-  return RT_LIKELY(item) ? item : get_slow(pool, __builtin_return_address(0));
+  void *item = tide_cpu_take(pool);
+  return item ? item : get_slow(pool, __builtin_return_address(0));
 }
 
 // ---- Put ------------------------------------------------------------------------------------
@@ -206,7 +210,7 @@ static bool try_put(tide_pool *pool, rt_thread *self, void *item, supplies *s) {
   shards *primary = install(pool, self->proc->index, s);
   s->ring_slots = 0;
   if (!primary) return false;
-  if (primary->cpus && cpu_put(&pool->primary, item)) return true; // it counts there
+  if (primary->cpus && tide_cpu_put(&pool->primary, item)) return true; // it counts there
   rt_proc_hold(self);
   s->ring_slots = push(primary, self, item, s);
   if (!s->ring_slots) {
@@ -252,26 +256,24 @@ static void put_carefully(tide_pool *pool, rt_thread *self, void *item, const vo
   if (!in) refuse(pool, item, DROP_MEMORY);
 }
 
-// Careful pools have no sets by CPU: of their puts none goes the short way.
-static RT_NOINLINE void put_slow(tide_pool *pool, void *item, const void *caller) {
+// Careful pools have no sets by CPU: all their puts come here.
+static void put_slow(tide_pool *pool, void *item, const void *caller) {
+  if (!item) return;
   rt_thread *self = rt_enter("tide_pool_put");
   if (!self) return;
-  if (RT_UNLIKELY(pool->careful))
+  if (RT_UNLIKELY(pool->careful)) {
     put_carefully(pool, self, item, caller);
-  else if (!put_somewhere(pool, self, item, 0))
+    return;
+  }
+  if (pool->reset) pool->reset(item, pool->arg);
+  if (!tide_cpu_put(pool, item) && !put_somewhere(pool, self, item, 0))
     refuse(pool, item, DROP_MEMORY);
 }
 
-static RT_NOINLINE void reset_and_put(tide_pool *pool, void *item, const void *caller) {
-  if (!rt_enter("tide_pool_put")) return;
-  if (!pool->careful) pool->reset(item, pool->arg);
-  if (!cpu_put(&pool->primary, item)) put_slow(pool, item, caller);
+void tide_pool_put_slow(tide_pool *pool, void *item) {
+  put_slow(pool, item, __builtin_return_address(0));
 }
 
 void tide_pool_put(tide_pool *pool, void *item) {
-  if (RT_UNLIKELY(!item)) return;
-  if (pool->reset)
-    reset_and_put(pool, item, __builtin_return_address(0));
-  else if (RT_UNLIKELY(!cpu_put(&pool->primary, item)))
-    put_slow(pool, item, __builtin_return_address(0));
+  put_slow(pool, item, __builtin_return_address(0));
 }

@@ -28,6 +28,7 @@
 #ifndef TIDEPOOL_POOL_PRIVATE_H
 #define TIDEPOOL_POOL_PRIVATE_H
 
+#define TIDE_POOL_CALLS // no inline gets and puts in here
 #include "cpu_slot.h"
 #include "ring.h"
 #include "rt.h"
@@ -54,8 +55,9 @@ typedef struct shards {
   shard shard[];
 } shards;
 
-_Static_assert(offsetof(shards, cpus) == CPU_COUNT_AT && offsetof(shards, shard) == CPU_WORDS_AT &&
-                   offsetof(shard, slot) == 0 && sizeof(shard) == APART,
+_Static_assert(offsetof(shards, cpus) == TIDE_CPU_COUNT_AT &&
+                   offsetof(shards, shard) == TIDE_CPU_WORDS_AT && offsetof(shard, slot) == 0 &&
+                   sizeof(shard) == APART,
                "the sequences of cpu_slot.h find their words");
 
 extern shards no_shards; // the set of a pool that has none
@@ -87,8 +89,8 @@ typedef struct tallies {
   tally tally[];
 } tallies;
 
-_Static_assert(offsetof(tallies, cpus) == CPU_COUNT_AT &&
-                   offsetof(tallies, tally) == CPU_WORDS_AT && sizeof(tally) == APART,
+_Static_assert(offsetof(tallies, cpus) == TIDE_CPU_COUNT_AT &&
+                   offsetof(tallies, tally) == TIDE_CPU_WORDS_AT && sizeof(tally) == APART,
                "the sequences of cpu_slot.h find their words");
 
 enum { GAPS = TIDE_POOL_GAPS };
@@ -162,6 +164,10 @@ static inline bool tells_drops(const tide_pool *pool) {
 // Collections that pools have seen, and one: so that 0 is none of them.
 uint64_t pool_round(void);
 uint64_t pool_round_since_ns(void); // when the last one was; 0: there was none
+
+_Static_assert(offsetof(struct tide_pool, primary) == offsetof(tide_pool_head, primary) &&
+                   offsetof(struct tide_pool, reset) == offsetof(tide_pool_head, reset),
+               "inline gets and puts find what they need");
 
 static inline shards *primary_of(const tide_pool *pool) {
   // Acquire: pairs with the release in install, so the set is seen as it was made.

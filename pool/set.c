@@ -14,7 +14,7 @@ static void *look(const cpu_slot *slot) {
 }
 
 void *set_take_slot(shards *set, rt_thread *self) {
-  if (set->cpus) return cpu_take(&set);
+  if (set->cpus) return tide_cpu_take(&set);
   unsigned p = self->proc->index;
   if (p >= set->count) return NULL;
   cpu_slot *slot = &set->shard[p].slot;

@@ -3,8 +3,8 @@
 // one. The rooms above write the sequences, and explain them.
 //
 // The C library registers an area of each thread with the kernel, since glibc 2.35, and says where.
-// rt_rseq points to the calling thread's, as long as the thread may use the heap; else to one that
-// names no CPU, so that a sequence finds that out by the same look that it takes anyway.
+// tide_rseq points to the calling thread's, as long as the thread may use the heap; else to one
+// that names no CPU, so that a sequence finds that out by the same look that it takes anyway.
 #define _GNU_SOURCE
 #include "rt.h"
 #include "rt_private.h"
@@ -21,9 +21,9 @@ enum {
 static uint32_t no_area[16]
     __attribute__((aligned(64))) = {[CPU / 4] = UINT32_MAX, [CONCURRENCY / 4] = UINT32_MAX};
 
-__thread char *rt_rseq __attribute__((tls_model("initial-exec"))) = (char *)no_area;
+TIDE_API __thread char *tide_rseq __attribute__((tls_model("initial-exec"))) = (char *)no_area;
 unsigned rt_rseq_cpus;
-ptrdiff_t rt_rseq_field = CPU;
+TIDE_API ptrdiff_t tide_rseq_field = CPU;
 
 #if defined __x86_64__ && defined __GLIBC__
 
@@ -45,7 +45,7 @@ void rt_rseq_init(void) {
   bool concurrency = getauxval(FEATURES_IN_AUXV) >= CONCURRENCY + 4;
   unsigned cpus = (unsigned)rt_cpus();
   if (!concurrency && !cpus_are_the_first(cpus)) return;
-  rt_rseq_field = concurrency ? CONCURRENCY : CPU;
+  tide_rseq_field = concurrency ? CONCURRENCY : CPU;
   rt_rseq_cpus = cpus;
 }
 
@@ -54,7 +54,7 @@ void rt_rseq_init(void) {
 void rt_rseq_allow(rt_thread *self, bool allowed) {
   char *area = rt_rseq_cpus ? self->thread_pointer + __rseq_offset : (char *)no_area;
   bool known = *(volatile int32_t *)(void *)(area + CPU) >= 0;
-  rt_rseq = allowed && known ? area : (char *)no_area;
+  tide_rseq = allowed && known ? area : (char *)no_area;
 }
 
 #else

@@ -189,9 +189,9 @@ static inline void rt_proc_unpin(rt_thread *self) {
 // ---- Restartable sequences (rseq.c) ----------------------------------------------------------
 
 // The calling thread's area, while it may use the heap; else one in which both numbers are none.
-extern __thread char *rt_rseq __attribute__((tls_model("initial-exec")));
-extern ptrdiff_t rt_rseq_field; // offset in it of the CPU's number
-extern unsigned rt_rseq_cpus;   // how many numbers there are, from 0 on; 0: no sequences here
+extern TIDE_API __thread char *tide_rseq __attribute__((tls_model("initial-exec")));
+extern TIDE_API ptrdiff_t tide_rseq_field; // offset in it of the CPU's number
+extern unsigned rt_rseq_cpus; // how many numbers there are, from 0 on; 0: no sequences here
 // To be told in the thread itself whether it may use the heap from now on.
 void rt_rseq_allow(rt_thread *self, bool allowed);
 

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <tidepool/cpu_slot.h>
 #include <tidepool/runtime.h>
 
 #ifdef __cplusplus
@@ -20,6 +21,13 @@ extern "C" {
 #endif
 
 typedef struct tide_pool tide_pool;
+
+// Inline where that can be done; functions of the library all the same, for who looks them up.
+#if TIDE_CPU_SLOTS && !defined TIDE_POOL_CALLS
+#define TIDE_POOL_INLINE static inline
+#else
+#define TIDE_POOL_INLINE TIDE_API
+#endif
 
 #define TIDE_SURVIVE_NONE (-1)
 #define TIDE_SURVIVE_MAX  255
@@ -120,12 +128,12 @@ TIDE_API void tide_pool_destroy(tide_pool *pool);
 
 // An item out of the pool, chosen by the pool, or what create returns, or NULL. The caller owns it.
 // Does not collect by itself.
-TIDE_API void *tide_pool_get(tide_pool *pool);
+TIDE_POOL_INLINE void *tide_pool_get(tide_pool *pool);
 
 // Hands item over to the pool. The caller must not use it again. NULL is ignored. May collect: the
 // first put after a collection, and one that makes the queue grow, allocate on the heap. When there
 // is no memory for that, the item is dropped.
-TIDE_API void tide_pool_put(tide_pool *pool, void *item);
+TIDE_POOL_INLINE void tide_pool_put(tide_pool *pool, void *item);
 
 TIDE_API void tide_pool_stats_read(tide_pool *pool, tide_pool_stats *stats);
 TIDE_API void tide_pool_stats_reset(tide_pool *pool);
@@ -203,6 +211,33 @@ TIDE_API void tide_freelist_put(tide_freelist *list, void *item);
 // They look at each of max_items places.
 TIDE_API void tide_freelist_stats_read(tide_freelist *list, tide_freelist_stats *stats);
 TIDE_API void tide_freelist_stats_reset(tide_freelist *list);
+
+// ---- Inline get and put ---------------------------------------------------------------------
+//
+// The names below are for the inline functions only.
+
+// What a pool begins with.
+typedef struct tide_pool_head {
+  void *primary; // where the slots are; see cpu_slot.h
+  void *tallies;
+  void (*reset)(void *item, void *arg);
+} tide_pool_head;
+
+TIDE_API void *tide_pool_get_slow(tide_pool *pool);
+TIDE_API void tide_pool_put_slow(tide_pool *pool, void *item);
+
+#if TIDE_CPU_SLOTS && !defined TIDE_POOL_CALLS
+static inline void *tide_pool_get(tide_pool *pool) {
+  void *item = tide_cpu_take(pool);
+  return __builtin_expect(item != NULL, 1) ? item : tide_pool_get_slow(pool);
+}
+
+static inline void tide_pool_put(tide_pool *pool, void *item) {
+  const tide_pool_head *head = (const tide_pool_head *)(const void *)pool;
+  if (__builtin_expect(!item || head->reset || !tide_cpu_put(pool, item), 0))
+    tide_pool_put_slow(pool, item);
+}
+#endif
 
 #ifdef __cplusplus
 }
