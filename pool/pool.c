@@ -188,6 +188,7 @@ static shards *install(tide_pool *pool, unsigned p, supplies *s) {
     // made a primary that may do.
     if (!AO_compare_and_swap_release(&pool->primary, (AO_t)primary, (AO_t)set)) continue;
     s->set = NULL;
+    if (set->replaced) pool->replaced = true;
     use_begins(pool, set->round);
     rotate_join(pool);
     return set;
@@ -197,7 +198,7 @@ static shards *install(tide_pool *pool, unsigned p, supplies *s) {
 // The slot of a set by processor, or the chain. Whoever has the processor. Returns the slots that a
 // ring for it should have; 0: it is in.
 static size_t push(shards *set, rt_thread *self, void *item, supplies *s) {
-  shard *own = &set->shard[self->proc->index];
+  shard *own = shard_of(set, self->proc->index);
   if (!set->cpus && !own->slot.item && !careful_prefers_chain()) {
     AO_store((AO_t *)(void *)&own->slot.item, (AO_t)item);
     return 0;

@@ -38,9 +38,11 @@
 typedef struct shard {
   cpu_slot slot;       // by CPU: the CPU's. Else its counts are not used: the tally has them
   struct chain shared; // whoever holds the processor pushes and pops
-} __attribute__((aligned(APART))) shard;
+} shard;
 
+// What there is once is behind the first shard: a rotation looks at two lines of two CPUs' set.
 typedef struct shards {
+  shard first;             // the others follow, APART bytes from one another: see shard_of
   unsigned count;          // of processors
   unsigned cpus;           // the same, if the set is by CPU; else 0. cpu_slot.h looks at it
   AO_t empty;              // a victim: somebody has walked over all of it and found nothing
@@ -52,13 +54,15 @@ typedef struct shards {
   uint64_t since_ns;       // the last collection before it was made
   uint64_t round;          // the collections there had been when it was made
   unsigned age;            // a victim: collections since it was the primary
-  shard shard[];
-} shards;
+} __attribute__((aligned(APART))) shards;
 
 _Static_assert(offsetof(shards, cpus) == TIDE_CPU_COUNT_AT &&
-                   offsetof(shards, shard) == TIDE_CPU_WORDS_AT && offsetof(shard, slot) == 0 &&
-                   sizeof(shard) == APART,
+                   offsetof(shard, slot) == TIDE_CPU_WORDS_AT && sizeof(shards) == APART,
                "the sequences of cpu_slot.h find their words");
+
+static inline shard *shard_of(const shards *set, unsigned p) {
+  return (shard *)(void *)((char *)(uintptr_t)set + (size_t)p * APART);
+}
 
 extern shards no_shards; // the set of a pool that has none
 
@@ -83,14 +87,14 @@ typedef struct tally {
 // The counts of all processors. Where there are more processors than before, they go on in a larger
 // object, and the old one stays behind it with what it has.
 typedef struct tallies {
+  char unused[TIDE_CPU_COUNT_AT - sizeof(unsigned)];
   unsigned count; // of processors
   unsigned cpus;  // the same; cpu_slot.h looks at it
   struct tallies *older;
   tally tally[];
 } tallies;
 
-_Static_assert(offsetof(tallies, cpus) == TIDE_CPU_COUNT_AT &&
-                   offsetof(tallies, tally) == TIDE_CPU_WORDS_AT && sizeof(tally) == APART,
+_Static_assert(offsetof(tallies, cpus) == TIDE_CPU_COUNT_AT && sizeof(tally) == APART,
                "the sequences of cpu_slot.h find their words");
 
 enum { GAPS = TIDE_POOL_GAPS };
@@ -105,28 +109,30 @@ typedef enum pool_drop {
   POOL_DROPS
 } pool_drop;
 
-// Two cache lines are what gets, puts and rotations look at.
+// The first cache line is all that gets, puts and most rotations look at.
 struct tide_pool {
   AO_t primary; // shards *
   AO_t tallies; // struct tallies *
   void (*reset)(void *item, void *arg);
+  shards *latest;        // the latest victim, of a plain pool
+  AO_t takes, slot_puts; // of sets by CPU that are no more
+  bool careful;          // gets and puts take the long way
+  bool closed;           // being destroyed
+  bool plain;            // survive is 1 or 0, and no time is asked for
+  bool keeps;            // survive is not 0
+  bool tells;            // somebody is to be told of what is dropped
+  bool replaced;         // the primary has taken the place of another one
+  uint16_t victims;      // in use; changes while the world is stopped, as does what is behind
+  size_t active;         // 1 + its place among the pools that have a set; 0: none
+
+  bool measures;    // items and bytes of each set are counted
+  uint16_t survive; // collections
+  uint16_t victims_most;
+  shards **victim;          // the latest first: `latest`, or behind the pool
+  struct pool_check *check; // checks.c's; NULL: poolcheck is off
+
   void *arg;
   void (*drop)(void *item, void *arg);
-  shards **victim;  // the latest first: `latest`, or behind the pool
-  shards *latest;   // the one place of a pool that has no more
-  bool careful;     // gets and puts take the long way
-  bool measures;    // items and bytes of each set are counted
-  bool closed;      // being destroyed
-  bool plain;       // survive is 1 or 0, and no time is asked for
-  uint16_t survive; // collections
-  uint16_t victims; // in use. This and what follows changes while the world is stopped
-
-  AO_t takes, slot_puts;    // of sets by CPU that are no more
-  struct pool_check *check; // checks.c's; NULL: poolcheck is off
-  size_t active;            // 1 + its place among the pools that have a set; 0: none
-  uint16_t victims_most;
-
-  // As asked for.
   void *(*create)(void *arg);
   size_t (*size)(const void *item, void *arg);
   uint64_t max_item_bytes, max_bytes, max_items; // UINT64_MAX: none

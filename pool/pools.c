@@ -32,6 +32,7 @@ static void set_up(tide_pool *pool, const tide_pool_options *o) {
   pool->survive = (uint16_t)(o->survive == TIDE_SURVIVE_NONE ? 0 : o->survive ? o->survive : 1);
   pool->min_idle_ns = o->min_idle_ns;
   pool->plain = pool->survive <= 1 && !pool->min_idle_ns;
+  pool->keeps = pool->survive;
   pool->created_only = o->created_only;
   pool->careful = careful_wanted(pool);
   pool->born = pool_round();
@@ -63,7 +64,9 @@ tide_pool *tide_pool_create(const tide_pool_options *options) {
   made.name = (char *)(pool + 1) + victims_bytes;
   *pool = made;
   memcpy((char *)(pool + 1) + victims_bytes, name, name_bytes);
-  if (check_begin(pool) && rotate_add(pool)) return pool;
+  bool checked = check_begin(pool);
+  pool->tells = tells_drops(pool);
+  if (checked && rotate_add(pool)) return pool;
   rt_error_set(TIDE_ERR_MEMORY, "no memory for the list of pools");
   check_free(pool);
   tide_free(pool);

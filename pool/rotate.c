@@ -59,7 +59,7 @@ void pool_drop_set(tide_pool *pool, shards *set) {
 // With the world stopped, or by the last user.
 static void discard(tide_pool *pool, shards *set) {
   settle(pool, set);
-  if (!tells_drops(pool)) return;
+  if (!pool->tells) return;
   set->pool = pool;
   set->next = to_drop;
   to_drop = set;
@@ -123,6 +123,12 @@ static bool is_over(const shards *victim, const policy *p) {
   return victim->age >= p->survive && p->now_ns - victim->retired_at_ns >= p->min_idle_ns;
 }
 
+static void discard_replaced(tide_pool *pool, shards *primary) {
+  for (shards *set = primary->replaced; set; set = set->replaced) discard(pool, set);
+  primary->replaced = NULL;
+  pool->replaced = false;
+}
+
 // What rotation comes to for nearly all pools: nothing of a victim is looked at but its counts.
 static void rotate_plain(tide_pool *pool, bool keeps_victim) {
   shards *primary = primary_of(pool);
@@ -130,8 +136,7 @@ static void rotate_plain(tide_pool *pool, bool keeps_victim) {
   pool->latest = NULL;
   pool->victims = 0;
   if (primary == &no_shards) return;
-  for (shards *set = primary->replaced; set; set = set->replaced) discard(pool, set);
-  primary->replaced = NULL;
+  if (RT_UNLIKELY(pool->replaced)) discard_replaced(pool, primary);
   pool->primary = (AO_t)&no_shards;
   if (!keeps_victim) {
     discard(pool, primary);
@@ -150,8 +155,7 @@ static void age_victims(tide_pool *pool, const policy *p) {
 }
 
 static void retire(tide_pool *pool, shards *primary, const policy *p) {
-  for (shards *set = primary->replaced; set; set = set->replaced) discard(pool, set);
-  primary->replaced = NULL;
+  if (pool->replaced) discard_replaced(pool, primary);
   primary->retired_at_ns = p->now_ns;
   primary->age = 0;
   pool->primary = (AO_t)&no_shards;
@@ -174,7 +178,7 @@ static void rotate_by_policy(tide_pool *pool, const tide_cycle *cycle) {
 
 static void rotate(tide_pool *pool, const tide_cycle *cycle) {
   if (RT_LIKELY(pool->plain))
-    rotate_plain(pool, pool->survive && !cycle->limiter_active);
+    rotate_plain(pool, pool->keeps && !cycle->limiter_active);
   else
     rotate_by_policy(pool, cycle);
   rt_event_labelled(TIDE_EVENT_ROTATE, cycle->stopped_at_ns, 0, AO_load(&rounds), 0, pool->name);
@@ -187,23 +191,15 @@ static void leave(size_t i) {
 }
 
 // Many pools are in no cache. What the next ones need is asked for in advance, each step once what
-// the one before asked for has come: the pool; its sets; and the shards of the set that will go, as
-// far as there are few of them.
+// the one before asked for has come: the pool; the set that will go; and its other shards, as far
+// as there are few of them.
 static void fetch(size_t i) {
-  enum { STEP = 8, FEW = 8 };
-  if (i + 3 * STEP < active_count) {
-    __builtin_prefetch(active[i + 3 * STEP], 1);
-    __builtin_prefetch(&active[i + 3 * STEP]->takes, 1);
-  }
-  if (i + 2 * STEP < active_count) {
-    const tide_pool *pool = active[i + 2 * STEP];
-    __builtin_prefetch((void *)pool->primary, 1);
-    __builtin_prefetch(pool->latest);
-  }
-  if (i + STEP < active_count && active[i + STEP]->latest) {
-    const shards *set = active[i + STEP]->latest;
-    for (unsigned p = 0; p < set->cpus && p < FEW; p++) __builtin_prefetch(&set->shard[p]);
-  }
+  enum { STEP = 12, FEW = 8 };
+  if (i + 3 * STEP < active_count) __builtin_prefetch(active[i + 3 * STEP], 1);
+  if (i + 2 * STEP < active_count) __builtin_prefetch(active[i + 2 * STEP]->latest);
+  if (i + STEP >= active_count) return;
+  const shards *set = active[i + STEP]->latest;
+  for (unsigned p = 1; set && p < set->cpus && p < FEW; p++) __builtin_prefetch(shard_of(set, p));
 }
 
 static void on_stopped(const tide_cycle *cycle, void *arg) {

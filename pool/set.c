@@ -5,7 +5,7 @@
 shards no_shards;
 
 size_t set_bytes(unsigned processors) {
-  return sizeof(shards) + processors * sizeof(shard);
+  return (size_t)processors * APART;
 }
 
 // A slot of a set by processor may be looked at by a thread that does not hold it.
@@ -17,7 +17,7 @@ void *set_take_slot(shards *set, rt_thread *self) {
   if (set->cpus) return tide_cpu_take(&set);
   unsigned p = self->proc->index;
   if (p >= set->count) return NULL;
-  cpu_slot *slot = &set->shard[p].slot;
+  cpu_slot *slot = &shard_of(set, p)->slot;
   if (!look(slot)) return NULL; // another thread on this processor may be putting one in just now
   rt_proc_hold(self);
   void *item = look(slot);
@@ -28,16 +28,16 @@ void *set_take_slot(shards *set, rt_thread *self) {
 
 void *set_take_head(shards *set, rt_thread *self) {
   unsigned p = self->proc->index;
-  if (p >= set->count || chain_looks_empty(&set->shard[p].shared)) return NULL;
+  if (p >= set->count || chain_looks_empty(&shard_of(set, p)->shared)) return NULL;
   rt_proc_hold(self);
-  void *item = chain_pop_head(&set->shard[p].shared);
+  void *item = chain_pop_head(&shard_of(set, p)->shared);
   rt_proc_let_go(self);
   return item;
 }
 
 void *set_take_tail(shards *set, unsigned first) {
   for (unsigned i = 0; i < set->count; i++) {
-    void *item = chain_pop_tail(&set->shard[(first + i) % set->count].shared);
+    void *item = chain_pop_tail(&shard_of(set, (first + i) % set->count)->shared);
     if (item) return item;
   }
   return NULL;
@@ -46,23 +46,23 @@ void *set_take_tail(shards *set, unsigned first) {
 uint64_t set_items(const shards *set) {
   uint64_t items = 0;
   for (unsigned p = 0; p < set->count; p++)
-    items += (look(&set->shard[p].slot) != NULL) + chain_items(&set->shard[p].shared);
+    items += (look(&shard_of(set, p)->slot) != NULL) + chain_items(&shard_of(set, p)->shared);
   return items;
 }
 
 size_t set_sample(const shards *set, const void **items, size_t most) {
   size_t count = 0;
   for (unsigned p = 0; p < set->count && count < most; p++) {
-    const void *item = look(&set->shard[p].slot);
+    const void *item = look(&shard_of(set, p)->slot);
     if (item) items[count++] = item;
-    count += chain_sample(&set->shard[p].shared, items + count, most - count);
+    count += chain_sample(&shard_of(set, p)->shared, items + count, most - count);
   }
   return count;
 }
 
 void set_empty(shards *set, void (*fn)(void *item, void *arg), void *arg) {
   for (unsigned p = 0; p < set->count; p++) {
-    shard *s = &set->shard[p];
+    shard *s = shard_of(set, p);
     void *item = s->slot.item;
     s->slot.item = NULL;
     if (item) fn(item, arg);

@@ -23,7 +23,7 @@ void stats_init(tide_pool *pool) {
 }
 
 void count(tide_pool *pool, rt_thread *self, pool_event event) {
-  size_t at = offsetof(tally, by_cpu) + event * sizeof(AO_t);
+  size_t at = offsetof(tallies, tally) + offsetof(tally, by_cpu) + event * sizeof(AO_t);
   if (RT_LIKELY(tide_cpu_count(&pool->tallies, at))) return;
   tallies *t = tallies_of(pool);
   unsigned p = self->proc->index;
@@ -76,7 +76,7 @@ static void read_slot(const cpu_slot *slot, uint64_t *takes, uint64_t *puts) {
 }
 
 static void slots_of(const shards *set, uint64_t *takes, uint64_t *puts) {
-  for (unsigned i = 0; i < set->cpus; i++) read_slot(&set->shard[i].slot, takes, puts);
+  for (unsigned i = 0; i < set->cpus; i++) read_slot(&shard_of(set, i)->slot, takes, puts);
 }
 
 void settle(tide_pool *pool, const shards *set) {

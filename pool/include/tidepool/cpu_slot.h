@@ -14,8 +14,8 @@
 // running threads share out among themselves: less than the CPUs it may use, whichever they are.
 // Else it is the CPU's own, and is of use where the process may use all CPUs from 0 on.
 //
-// A sequence reads where its words are from memory, inside: a structure whose second 32-bit word is
-// how many CPUs it has words for, and whose words lie TIDE_CPU_APART bytes from one another.
+// A sequence reads where its words are from memory, inside: a structure that says, at a fixed
+// place, how many CPUs it has words for, and whose words lie TIDE_CPU_APART bytes from one another.
 // Everything here says no, or NULL, for a CPU that it has no words for, and in a thread that may
 // not use the heap.
 //
@@ -58,10 +58,10 @@ typedef struct tide_cpu_slot {
 
 // Offsets in the structure that a sequence looks at, of its count, its words, and in those.
 enum {
-  TIDE_CPU_COUNT_AT = 4,
-  TIDE_CPU_WORDS_AT = TIDE_CPU_APART,
-  TIDE_CPU_TAKES_AT = TIDE_CPU_APART + 8,
-  TIDE_CPU_PUTS_AT = TIDE_CPU_APART + 16
+  TIDE_CPU_COUNT_AT = 44,
+  TIDE_CPU_WORDS_AT = 0,
+  TIDE_CPU_TAKES_AT = 8,
+  TIDE_CPU_PUTS_AT = 16
 };
 
 #if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __SANITIZE_THREAD__
@@ -127,7 +127,7 @@ static inline __attribute__((always_inline)) int tide_cpu_put(const void *at, vo
   return out;
 }
 
-// Adds 1 to this CPU's counter `offset` bytes into its words. False: it has none.
+// Adds 1 to the counter that is `offset` bytes from this CPU's words. False: it has none.
 static inline __attribute__((always_inline)) int tide_cpu_count(const void *at, size_t offset) {
   uintptr_t set, cpu, out;
   __asm__ __volatile__(TIDE_CPU_SEQUENCE("addq %[offset], %[cpu]\n"
