@@ -60,7 +60,7 @@ typedef struct engine {
   // finish_sweep. Where not exactly, more may stay if that makes the heap faster.
   void (*release)(rt_thread *self, size_t keep_bytes, bool exactly);
   void (*walk)(rt_thread *self, bool (*fn)(const tide_object *, void *), void *arg);
-  void (*stats)(rt_thread *self, tide_memstats *stats); // the heap's fields; no lock
+  void (*stats)(tide_memstats *stats); // the heap's fields; by any thread, no lock
 } engine;
 
 extern const engine engine_native;

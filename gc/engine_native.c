@@ -224,7 +224,7 @@ static void large_stats(tide_memstats *s) {
 }
 
 // Each number is read once, and the others are made from those: they always add up.
-static void native_stats(rt_thread *self, tide_memstats *s) {
+static void native_stats(tide_memstats *s) {
   small_stats(s);
   large_stats(s);
   s->heap_objects = s->mallocs - s->frees;

@@ -158,6 +158,7 @@ typedef struct heap_local {
                                    // but for those given up unused
   AO_t live_runs[TIDE_KINDS];      // a bit for each class: the run has a block
   AO_t changes; // odd while a run and its claimed are being set; even and larger afterwards
+  AO_t seen[TIDE_SIZE_CLASSES];                   // what a reader has made of it all last
   uint8_t counted[TIDE_KINDS][TIDE_SIZE_CLASSES]; // the run was claimed since the last marking
   size_t uncounted_bytes;                         // claimed, and not yet in heap.bytes; modulo 2^64
   struct heap_local *next_free;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Statistics: each part of the collector adds its own numbers. Nobody is stopped and no lock is
-// taken, so that a program may look as often as it likes; each part sees to it that its numbers
-// agree with one another.
+// taken, so that a program may look as often as it likes, and from any thread: one that is not
+// registered is not stopped by collections either. Each part sees to it that its numbers agree with
+// one another.
 #include "cycle.h"
 #include "engine.h"
 #include "limit.h"
@@ -11,9 +12,8 @@
 
 void tide_memstats_read(tide_memstats *stats) {
   memset(stats, 0, sizeof *stats);
-  rt_thread *self = rt_enter("tide_memstats_read");
-  if (!self) return;
-  gc_engine->stats(self, stats);
+  if (!rt_ensure_initialised()) return;
+  gc_engine->stats(stats);
   cycle_stats(stats);
   pace_stats(stats);
   limit_stats(stats);

@@ -146,25 +146,39 @@ static void subtract_unused(const heap_local *local, int kind, uint64_t *claimed
   }
 }
 
-// As the thread's runs were at one moment: so no count ever goes back.
-static void copy_claimed(const heap_local *local, uint64_t claimed[TIDE_SIZE_CLASSES]) {
-  for (unsigned tries = 0;; tries++) {
-    AO_t changes = AO_load_acquire(&local->changes);
-    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) claimed[i] = AO_load(&local->claimed[i]);
-    for (int kind = 0; kind < TIDE_KINDS; kind++) subtract_unused(local, kind, claimed);
-    AO_nop_read(); // the copy is complete, before the second look
-    if (changes % 2 == 0 && AO_load(&local->changes) == changes) return;
-    os_pause(tries);
+// As the thread's runs were at one moment. False: they are being changed.
+static bool copy_claimed(const heap_local *local, uint64_t claimed[TIDE_SIZE_CLASSES]) {
+  AO_t changes = AO_load_acquire(&local->changes);
+  if (changes % 2) return false;
+  for (int i = 0; i < TIDE_SIZE_CLASSES; i++) claimed[i] = AO_load(&local->claimed[i]);
+  for (int kind = 0; kind < TIDE_KINDS; kind++) subtract_unused(local, kind, claimed);
+  AO_nop_read(); // the copy is complete, before the second look
+  return AO_load(&local->changes) == changes;
+}
+
+// Counts only grow: two readers leave the larger one.
+static uint64_t now_seen(AO_t *seen, uint64_t count) {
+  for (;;) {
+    AO_t before = AO_load(seen);
+    if (count <= before) return before;
+    if (AO_compare_and_swap(seen, before, count)) return count;
   }
 }
 
+// The thread may have been interrupted in the middle of a change, for as long as the system likes.
+// Nobody waits for that: what was seen last serves again, so that no count goes back.
+static void add_of_thread(heap_local *local, uint64_t claimed[TIDE_SIZE_CLASSES]) {
+  enum { TRIES = 4 };
+  uint64_t copy[TIDE_SIZE_CLASSES];
+  bool copied = false;
+  for (int tries = 0; tries < TRIES && !copied; tries++) copied = copy_claimed(local, copy);
+  for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
+    claimed[i] += copied ? now_seen(&local->seen[i], copy[i]) : AO_load(&local->seen[i]);
+}
+
 void small_add_claimed(uint64_t claimed[TIDE_SIZE_CLASSES]) {
-  const heap_local *local = (const heap_local *)AO_load_acquire(&all_locals);
-  for (; local; local = local->older) {
-    uint64_t of_thread[TIDE_SIZE_CLASSES];
-    copy_claimed(local, of_thread);
-    for (int i = 0; i < TIDE_SIZE_CLASSES; i++) claimed[i] += of_thread[i];
-  }
+  heap_local *local = (heap_local *)AO_load_acquire(&all_locals);
+  for (; local; local = local->older) add_of_thread(local, claimed);
 }
 
 // In the child of a fork, before the threads left behind are detached: blocks that no thread of the

@@ -295,6 +295,7 @@ static inline void rt_cancel_restore(int before) {
 
 extern tide_options rt_options; // in force; read-only after initialisation
 bool rt_initialised(void);
+bool rt_ensure_initialised(void); // by whoever needs the library; problems go to stderr
 int rt_cpus(void); // that the process may use, as counted when it was initialised
 uint64_t rt_started_at_ns(void);
 

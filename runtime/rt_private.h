@@ -11,7 +11,6 @@ void rt_options_settle(void);                 // puts numbers in place of `auto`
 const char *rt_options_conflict(const tide_options *asked);
 
 // init.c
-bool rt_ensure_initialised(void); // by whoever needs the library; problems go to stderr
 
 // thread.c
 tide_status rt_threads_init(void);

@@ -393,9 +393,11 @@ static void call_hook_remove(void) {
 static void call_procs_set(void) {
   tide_procs_set(3);
 }
-static void call_memstats(void) {
-  tide_memstats stats;
-  tide_memstats_read(&stats);
+static void call_memory_limit(void) {
+  tide_memory_limit_set(INT64_MAX);
+}
+static void call_hard_limit(void) {
+  tide_hard_limit_set(INT64_MAX);
 }
 static void call_percent(void) {
   tide_gc_percent_set(50);
@@ -443,7 +445,8 @@ static const struct {
     {"hook_add", call_hook_add, false},
     {"hook_remove", call_hook_remove, false},
     {"procs_set", call_procs_set, false},
-    {"memstats_read", call_memstats, false},
+    {"memory_limit_set", call_memory_limit, false},
+    {"hard_limit_set", call_hard_limit, false},
     {"gc_percent_set", call_percent, false},
     {"min_heap_set", call_min_heap, false},
     {"pool_get", call_pool_get, false},

@@ -268,6 +268,8 @@ typedef struct tide_memstats {
   } by_size[TIDE_SIZE_CLASSES];
 } tide_memstats;
 
+// Stops nobody, waits for nobody, and takes a few microseconds. Allowed in any thread and anywhere,
+// also in tide_blocking and in hooks; does not register the thread.
 TIDE_API void tide_memstats_read(tide_memstats *stats);
 
 // ---- Inline allocation ----------------------------------------------------------------------
