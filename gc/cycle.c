@@ -132,7 +132,13 @@ static void on_marked(const engine_live *live) {
   now.mark_cpu_ns = now.mark_ns + live->others_ns;
   run_stopped_hooks(TIDE_MARK_DONE);
   now.next_goal_bytes = pace_marked(live);
-  limit_collected(now.start_at_ns, os_now_ns());
+}
+
+// The pause is over here: this thread may have to wait for a CPU once it has woken the others.
+static void on_ended(void) {
+  now.end_ns = stage_ns();
+  now.pause_ns = stage_began_ns - now.stopped_at_ns + now.stop_ns;
+  limit_collected(now.start_at_ns, stage_began_ns);
 }
 
 // ---- Memory given back ----------------------------------------------------------------------
@@ -233,7 +239,7 @@ static void emit_events(const tide_cycle *c) {
 }
 
 static void collect_locked(rt_thread *self, tide_cause cause) {
-  static const engine_calls calls = {on_stopped, on_marked};
+  static const engine_calls calls = {on_stopped, on_marked, on_ended};
   uint64_t began_ns = os_now_ns();
   begin_cycle(cause, began_ns);
   limit_note();
@@ -244,8 +250,6 @@ static void collect_locked(rt_thread *self, tide_cause cause) {
   hooks_lock();
   gc_engine->collect(self, &calls);
   hooks_unlock();
-  now.end_ns = stage_ns();
-  now.pause_ns = stage_began_ns - now.stopped_at_ns + now.stop_ns;
   remember();
   emit_events(&now);
   if (rt_options.gctrace)

@@ -31,6 +31,7 @@ typedef struct engine_memory {
 typedef struct engine_calls {
   void (*stopped)(const rt_stop *stop);    // nothing is marked yet
   void (*marked)(const engine_live *live); // the live set is known
+  void (*ended)(void);                     // the threads are about to be let go
 } engine_calls;
 
 typedef struct engine {

@@ -126,6 +126,7 @@ static void collect_stopped(void *argument) {
   sweep_prepare();
   small_show_runs(true);
   AO_store(&heap.bytes, live.live_bytes);
+  c->calls->ended();
 }
 
 static void native_collect(rt_thread *self, const engine_calls *calls) {

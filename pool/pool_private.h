@@ -40,20 +40,25 @@ typedef struct shard {
   struct chain shared; // whoever holds the processor pushes and pops
 } shard;
 
-// What there is once is behind the first shard: a rotation looks at two lines of two CPUs' set.
+// What there is once is behind the first shard, in a line of its own: all CPUs read it.
 typedef struct shards {
-  shard first;             // the others follow, APART bytes from one another: see shard_of
-  unsigned count;          // of processors
-  unsigned cpus;           // the same, if the set is by CPU; else 0. cpu_slot.h looks at it
+  shard first; // the others follow, APART bytes from one another: see shard_of
+  uint16_t count __attribute__((aligned(64))); // of processors
+  uint16_t age;                                // a victim: collections since it was the primary
+  unsigned cpus;           // = count, if the set is by CPU; else 0. cpu_slot.h looks at it
   AO_t empty;              // a victim: somebody has walked over all of it and found nothing
   AO_t items, bytes;       // in it, where the pool measures
   struct shards *replaced; // the primary before it, of fewer processors, until the next collection
-  struct shards *next;     // on the list of sets whose items are to be dropped
-  tide_pool *pool;         // there: whose it was
-  uint64_t retired_at_ns;  // a victim: when it was the primary last
-  uint64_t since_ns;       // the last collection before it was made
   uint64_t round;          // the collections there had been when it was made
-  unsigned age;            // a victim: collections since it was the primary
+  union {
+    struct { // times: when it was the primary last, and of the last collection before it was made
+      uint64_t retired_at_ns, since_ns;
+    };
+    struct { // on the list of sets whose items are to be dropped: whose it was
+      struct shards *next;
+      tide_pool *pool;
+    };
+  };
 } __attribute__((aligned(APART))) shards;
 
 _Static_assert(offsetof(shards, cpus) == TIDE_CPU_COUNT_AT &&
@@ -119,7 +124,8 @@ struct tide_pool {
   bool careful;          // gets and puts take the long way
   bool closed;           // being destroyed
   bool plain;            // survive is 1 or 0, and no time is asked for
-  bool keeps;            // survive is not 0
+  bool keeps : 1;        // survive is not 0
+  bool by_cpu : 1;       // `latest` is
   bool tells;            // somebody is to be told of what is dropped
   bool replaced;         // the primary has taken the place of another one
   uint16_t victims;      // in use; changes while the world is stopped, as does what is behind
@@ -197,10 +203,10 @@ void set_empty(shards *set, void (*fn)(void *item, void *arg), void *arg);
 
 void count(tide_pool *pool, rt_thread *self, pool_event event); // pinned
 void stats_init(tide_pool *pool);
-bool provide_tallies(tide_pool *pool, unsigned wanted);   // false: no memory
-void settle(tide_pool *pool, const shards *set);          // its takes, before it goes
-uint64_t stats_lost(tide_pool *pool);                     // pinned
-void stats_copy(tide_pool *pool, tide_pool_stats *stats); // tide_pool_stats_read, pinned
+bool provide_tallies(tide_pool *pool, unsigned wanted);         // false: no memory
+void settle(tide_pool *pool, const shards *set, unsigned cpus); // its takes, before it goes
+uint64_t stats_lost(tide_pool *pool);                           // pinned
+void stats_copy(tide_pool *pool, tide_pool_stats *stats);       // tide_pool_stats_read, pinned
 
 // ---- report.c -------------------------------------------------------------------------------
 

@@ -57,8 +57,8 @@ void pool_drop_set(tide_pool *pool, shards *set) {
 }
 
 // With the world stopped, or by the last user.
-static void discard(tide_pool *pool, shards *set) {
-  settle(pool, set);
+static void discard(tide_pool *pool, shards *set, unsigned cpus) {
+  settle(pool, set, cpus);
   if (!pool->tells) return;
   set->pool = pool;
   set->next = to_drop;
@@ -124,7 +124,7 @@ static bool is_over(const shards *victim, const policy *p) {
 }
 
 static void discard_replaced(tide_pool *pool, shards *primary) {
-  for (shards *set = primary->replaced; set; set = set->replaced) discard(pool, set);
+  for (shards *set = primary->replaced; set; set = set->replaced) discard(pool, set, set->cpus);
   primary->replaced = NULL;
   pool->replaced = false;
 }
@@ -132,24 +132,28 @@ static void discard_replaced(tide_pool *pool, shards *primary) {
 // What rotation comes to for nearly all pools: nothing of a victim is looked at but its counts.
 static void rotate_plain(tide_pool *pool, bool keeps_victim) {
   shards *primary = primary_of(pool);
-  if (pool->victims) discard(pool, pool->latest);
+  if (pool->victims) discard(pool, pool->latest, pool->by_cpu ? cpu_slots() : 0);
   pool->latest = NULL;
+  pool->by_cpu = false;
   pool->victims = 0;
   if (primary == &no_shards) return;
   if (RT_UNLIKELY(pool->replaced)) discard_replaced(pool, primary);
   pool->primary = (AO_t)&no_shards;
   if (!keeps_victim) {
-    discard(pool, primary);
+    discard(pool, primary, primary->cpus);
     return;
   }
   pool->latest = primary;
+  pool->by_cpu = primary->cpus;
   pool->victims = 1;
 }
 
 static void age_victims(tide_pool *pool, const policy *p) {
-  for (unsigned i = 0; i < pool->victims; i++) pool->victim[i]->age++;
+  for (unsigned i = 0; i < pool->victims; i++)
+    if (pool->victim[i]->age < UINT16_MAX) pool->victim[i]->age++;
   while (pool->victims && is_over(pool->victim[pool->victims - 1], p)) {
-    discard(pool, pool->victim[--pool->victims]);
+    shards *oldest = pool->victim[--pool->victims];
+    discard(pool, oldest, oldest->cpus);
     pool->victim[pool->victims] = NULL;
   }
 }
@@ -160,10 +164,13 @@ static void retire(tide_pool *pool, shards *primary, const policy *p) {
   primary->age = 0;
   pool->primary = (AO_t)&no_shards;
   if (!p->survive && !p->min_idle_ns) {
-    discard(pool, primary);
+    discard(pool, primary, primary->cpus);
     return;
   }
-  if (pool->victims == pool->victims_most) discard(pool, pool->victim[--pool->victims]);
+  if (pool->victims == pool->victims_most) {
+    shards *oldest = pool->victim[--pool->victims];
+    discard(pool, oldest, oldest->cpus);
+  }
   memmove(pool->victim + 1, pool->victim, pool->victims * sizeof *pool->victim);
   pool->victim[0] = primary;
   pool->victims++;
@@ -195,11 +202,13 @@ static void leave(size_t i) {
 // as there are few of them.
 static void fetch(size_t i) {
   enum { STEP = 12, FEW = 8 };
-  if (i + 3 * STEP < active_count) __builtin_prefetch(active[i + 3 * STEP], 1);
-  if (i + 2 * STEP < active_count) __builtin_prefetch(active[i + 2 * STEP]->latest);
+  if (i + 2 * STEP < active_count) __builtin_prefetch(active[i + 2 * STEP], 1);
   if (i + STEP >= active_count) return;
+  // Where its cpus are, behind the first shard.
+  __builtin_prefetch(&((const shards *)active[i + STEP]->primary)->cpus);
+  if (!active[i + STEP]->by_cpu) return;
   const shards *set = active[i + STEP]->latest;
-  for (unsigned p = 1; set && p < set->cpus && p < FEW; p++) __builtin_prefetch(shard_of(set, p));
+  for (unsigned p = 0; p < cpu_slots() && p < FEW; p++) __builtin_prefetch(shard_of(set, p));
 }
 
 static void on_stopped(const tide_cycle *cycle, void *arg) {

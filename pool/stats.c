@@ -75,13 +75,13 @@ static void read_slot(const cpu_slot *slot, uint64_t *takes, uint64_t *puts) {
   *puts += item ? p : t;
 }
 
-static void slots_of(const shards *set, uint64_t *takes, uint64_t *puts) {
-  for (unsigned i = 0; i < set->cpus; i++) read_slot(&shard_of(set, i)->slot, takes, puts);
+static void slots_of(const shards *set, unsigned cpus, uint64_t *takes, uint64_t *puts) {
+  for (unsigned i = 0; i < cpus; i++) read_slot(&shard_of(set, i)->slot, takes, puts);
 }
 
-void settle(tide_pool *pool, const shards *set) {
+void settle(tide_pool *pool, const shards *set, unsigned cpus) {
   uint64_t takes = 0, puts = 0;
-  slots_of(set, &takes, &puts);
+  slots_of(set, cpus, &takes, &puts);
   AO_store(&pool->takes, AO_load(&pool->takes) + takes);
   AO_store(&pool->slot_puts, AO_load(&pool->slot_puts) + puts);
 }
@@ -90,8 +90,10 @@ void settle(tide_pool *pool, const shards *set) {
 static void slots(tide_pool *pool, uint64_t *takes, uint64_t *puts) {
   *takes = AO_load(&pool->takes);
   *puts = AO_load(&pool->slot_puts);
-  for (const shards *set = primary_of(pool); set; set = set->replaced) slots_of(set, takes, puts);
-  for (unsigned i = 0; i < pool->victims; i++) slots_of(pool->victim[i], takes, puts);
+  for (const shards *set = primary_of(pool); set; set = set->replaced)
+    slots_of(set, set->cpus, takes, puts);
+  for (unsigned i = 0; i < pool->victims; i++)
+    slots_of(pool->victim[i], pool->victim[i]->cpus, takes, puts);
 }
 
 static uint64_t less(uint64_t a, uint64_t b) {

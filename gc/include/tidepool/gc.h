@@ -190,7 +190,7 @@ typedef struct tide_cycle {
   uint64_t markers;          // threads that marked, the collecting one counted
   uint64_t mark_cpu_ns;      // the time that they were busy, added up
   uint64_t end_ns;           // the TIDE_MARK_DONE hooks, checks and preparation for the sweep
-  uint64_t pause_ns;         // from asking threads to stop until they run
+  uint64_t pause_ns;         // from asking threads to stop until they are let go
   uint64_t sweep_ns;         // sweeping left over from the cycle before, done ahead of the stop
   uint64_t next_goal_bytes;  // UINT64_MAX: none
 } tide_cycle;

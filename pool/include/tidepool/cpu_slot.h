@@ -58,7 +58,7 @@ typedef struct tide_cpu_slot {
 
 // Offsets in the structure that a sequence looks at, of its count, its words, and in those.
 enum {
-  TIDE_CPU_COUNT_AT = 44,
+  TIDE_CPU_COUNT_AT = 68,
   TIDE_CPU_WORDS_AT = 0,
   TIDE_CPU_TAKES_AT = 8,
   TIDE_CPU_PUTS_AT = 16
