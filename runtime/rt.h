@@ -296,7 +296,7 @@ static inline void rt_cancel_restore(int before) {
 extern tide_options rt_options; // in force; read-only after initialisation
 bool rt_initialised(void);
 bool rt_ensure_initialised(void); // by whoever needs the library; problems go to stderr
-int rt_cpus(void); // that the process may use, as counted when it was initialised
+int rt_cpus(void);                // that the process may use, as counted when it was initialised
 uint64_t rt_started_at_ns(void);
 
 tide_status rt_options_resolve(const tide_options *asked, tide_options *resolved);

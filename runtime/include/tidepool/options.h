@@ -60,7 +60,7 @@
     "collect at every Nth allocation; 0 means never for this reason")                              \
   X(poison, INTEGER, "TIDE_DEBUG", "poison", 0, 0, 1,                                              \
     "overwrite objects that are freed with the byte 0xdb")                                         \
-  TIDE_UPPER_OPTION_TABLE(X)                                         \
+  TIDE_UPPER_OPTION_TABLE(X)                                                                       \
   X(trace, TEXT, "TIDE_DEBUG", "trace", 0, 0, 0,                                                   \
     "file to write a trace of events to, in Chrome's trace format; `%p` in the name becomes the "  \
     "process id")
