@@ -35,16 +35,15 @@
 #include <tidepool/gc.h>
 #include <tidepool/pool.h>
 
+// The processor's part and the CPU's, in lines of their own: which one goes with which changes.
 typedef struct shard {
-  cpu_slot slot;       // by CPU: the CPU's. Else its counts are not used: the tally has them
-  struct chain shared; // whoever holds the processor pushes and pops
-} shard;
+  cpu_slot slot; // by CPU: the CPU's. Else its counts are not used: the tally has them
+  struct chain shared __attribute__((aligned(64))); // whoever holds the processor pushes and pops
+} __attribute__((aligned(APART))) shard;
 
-// What there is once is behind the first shard, in a line of its own: all CPUs read it.
 typedef struct shards {
-  shard first; // the others follow, APART bytes from one another: see shard_of
-  uint16_t count __attribute__((aligned(64))); // of processors
-  uint16_t age;                                // a victim: collections since it was the primary
+  uint16_t count;          // of processors
+  uint16_t age;            // a victim: collections since it was the primary
   unsigned cpus;           // = count, if the set is by CPU; else 0. cpu_slot.h looks at it
   AO_t empty;              // a victim: somebody has walked over all of it and found nothing
   AO_t items, bytes;       // in it, where the pool measures
@@ -59,14 +58,16 @@ typedef struct shards {
       tide_pool *pool;
     };
   };
-} __attribute__((aligned(APART))) shards;
+  shard shard[];
+} shards;
 
 _Static_assert(offsetof(shards, cpus) == TIDE_CPU_COUNT_AT &&
-                   offsetof(shard, slot) == TIDE_CPU_WORDS_AT && sizeof(shards) == APART,
+                   offsetof(shards, shard) == TIDE_CPU_WORDS_AT && offsetof(shard, slot) == 0 &&
+                   sizeof(shard) == APART,
                "the sequences of cpu_slot.h find their words");
 
 static inline shard *shard_of(const shards *set, unsigned p) {
-  return (shard *)(void *)((char *)(uintptr_t)set + (size_t)p * APART);
+  return (shard *)(uintptr_t)&set->shard[p];
 }
 
 extern shards no_shards; // the set of a pool that has none
@@ -92,14 +93,14 @@ typedef struct tally {
 // The counts of all processors. Where there are more processors than before, they go on in a larger
 // object, and the old one stays behind it with what it has.
 typedef struct tallies {
-  char unused[TIDE_CPU_COUNT_AT - sizeof(unsigned)];
   unsigned count; // of processors
   unsigned cpus;  // the same; cpu_slot.h looks at it
   struct tallies *older;
   tally tally[];
 } tallies;
 
-_Static_assert(offsetof(tallies, cpus) == TIDE_CPU_COUNT_AT && sizeof(tally) == APART,
+_Static_assert(offsetof(tallies, cpus) == TIDE_CPU_COUNT_AT &&
+                   offsetof(tallies, tally) == TIDE_CPU_WORDS_AT && sizeof(tally) == APART,
                "the sequences of cpu_slot.h find their words");
 
 enum { GAPS = TIDE_POOL_GAPS };

@@ -5,7 +5,7 @@
 shards no_shards;
 
 size_t set_bytes(unsigned processors) {
-  return (size_t)processors * APART;
+  return sizeof(shards) + processors * sizeof(shard);
 }
 
 // A slot of a set by processor may be looked at by a thread that does not hold it.

@@ -23,7 +23,7 @@ void stats_init(tide_pool *pool) {
 }
 
 void count(tide_pool *pool, rt_thread *self, pool_event event) {
-  size_t at = offsetof(tallies, tally) + offsetof(tally, by_cpu) + event * sizeof(AO_t);
+  size_t at = offsetof(tally, by_cpu) + event * sizeof(AO_t);
   if (RT_LIKELY(tide_cpu_count(&pool->tallies, at))) return;
   tallies *t = tallies_of(pool);
   unsigned p = self->proc->index;

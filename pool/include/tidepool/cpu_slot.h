@@ -58,10 +58,10 @@ typedef struct tide_cpu_slot {
 
 // Offsets in the structure that a sequence looks at, of its count, its words, and in those.
 enum {
-  TIDE_CPU_COUNT_AT = 68,
-  TIDE_CPU_WORDS_AT = 0,
-  TIDE_CPU_TAKES_AT = 8,
-  TIDE_CPU_PUTS_AT = 16
+  TIDE_CPU_COUNT_AT = 4,
+  TIDE_CPU_WORDS_AT = TIDE_CPU_APART,
+  TIDE_CPU_TAKES_AT = TIDE_CPU_WORDS_AT + 8,
+  TIDE_CPU_PUTS_AT = TIDE_CPU_WORDS_AT + 16
 };
 
 #if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __SANITIZE_THREAD__
