@@ -8,7 +8,7 @@
 // at all where the interval is 0. With GC percent off there are none, and it sleeps until percent
 // is set.
 //
-// The program's hooks, handlers and listeners may run on it: on a stack of the usual size, with all
+// The program's hooks, handlers and listeners may run on it: on a stack of 1 MiB, with all
 // signals blocked but the one that stops threads.
 //
 // It ends when the last thread leaves the heap. The child of a fork has none until its first
@@ -16,6 +16,8 @@
 #include "idle.h"
 #include "cycle.h"
 #include "pace.h"
+
+enum { STACK_BYTES = 1 << 20 };
 
 static struct {
   unsigned int bell; // changes when there may be something new; waited on
@@ -66,7 +68,7 @@ static void *idle_main(void *argument) {
 void idle_start(void) {
   if (RT_LIKELY(AO_load(&idle.started)) || !rt_options.gc_interval_ms) return;
   if (!AO_compare_and_swap(&idle.started, 0, 1)) return;
-  if (!rt_own_thread_start(idle_main, (void *)AO_load(&idle.generation), "tide-idle", 0))
+  if (!rt_own_thread_start(idle_main, (void *)AO_load(&idle.generation), "tide-idle", STACK_BYTES))
     AO_store(&idle.started, 0); // tried again after the next collection
 }
 

@@ -24,7 +24,7 @@ bool rt_own_thread_start(void *(*fn)(void *), void *arg, const char *name, size_
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  if (stack_bytes) pthread_attr_setstacksize(&attributes, stack_bytes);
+  pthread_attr_setstacksize(&attributes, stack_bytes);
   // Not the policy of whoever collects first, which may be to run when nobody else does.
   pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
   sigset_t all, before;

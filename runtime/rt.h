@@ -220,7 +220,7 @@ bool rt_world_is_still(void);
 // takes itself off before.
 extern AO_t rt_own_threads;
 // Starts one; false: there is none to be had. fn first blocks all signals. name: up to 15
-// characters. stack_bytes 0: as threads have by default, for one that calls the program.
+// characters.
 bool rt_own_thread_start(void *(*fn)(void *), void *arg, const char *name, size_t stack_bytes);
 void rt_own_thread_block_signals(void);
 
