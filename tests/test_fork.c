@@ -425,7 +425,8 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  // Its allocator's locks stay taken in a child if another thread had them: no thread is made there.
+  // Its allocator's locks stay taken in a child if another thread had them: no thread is made
+  // there.
   if (UNDER_ASAN) setenv("TIDE_GCINTERVAL", "0", 1);
   return run_suite(suite());
 }
