@@ -59,7 +59,7 @@ static void *take_from_victim(shards *victim, rt_thread *self, pool_event *event
   if (AO_load(&victim->empty)) return NULL; // orders nothing
   void *item = set_take_slot(victim, self);
   *event = item && victim->cpus ? HIT_VICTIM_SLOT : HIT_VICTIM;
-  if (!item) item = set_take_tail(victim, self->proc->index);
+  if (!item) item = set_take_tail(victim, set_proc(victim, self)->index);
   if (!item) AO_store(&victim->empty, 1);
   return item;
 }
@@ -84,7 +84,7 @@ static void *find(tide_pool *pool, rt_thread *self, pool_event *event, shards **
   *event = HIT_SHARED;
   if ((item = set_take_head(primary, self))) return item;
   *event = HIT_STOLEN;
-  if ((item = set_take_tail(primary, self->proc->index + 1))) return item;
+  if ((item = set_take_tail(primary, set_proc(primary, self)->index + 1))) return item;
   note_need(pool);
   if ((item = take_from_victims(pool, self, event, from))) return item;
   *event = MISS;
@@ -174,13 +174,16 @@ static void use_begins(tide_pool *pool, uint64_t round) {
   if (gap > AO_load(&pool->use_gap_most)) AO_store(&pool->use_gap_most, gap);
 }
 
-// The primary if it has a shard for processor p, else the supplied set in its place if that has
-// one, else NULL. Pinned.
-static shards *install(tide_pool *pool, unsigned p, supplies *s) {
+// The primary if it has a shard for the thread, whose processor there is then *proc; else the
+// supplied set in its place if that has one; else NULL. Pinned.
+static shards *install(tide_pool *pool, rt_thread *self, supplies *s, rt_proc **proc) {
   for (;;) {
     shards *primary = primary_of(pool), *set = s->set;
-    if (p < primary->count) return primary;
-    if (!set || p >= set->count) return NULL;
+    *proc = set_proc(primary, self);
+    if ((*proc)->index < primary->count) return primary;
+    if (!set) return NULL;
+    *proc = set_proc(set, self);
+    if ((*proc)->index >= set->count) return NULL;
     set->replaced = primary == &no_shards ? NULL : primary;
     set->round = pool_round();
     set->since_ns = pool_round_since_ns();
@@ -188,7 +191,10 @@ static shards *install(tide_pool *pool, unsigned p, supplies *s) {
     // made a primary that may do.
     if (!AO_compare_and_swap_release(&pool->primary, (AO_t)primary, (AO_t)set)) continue;
     s->set = NULL;
-    if (set->replaced) pool->replaced = true;
+    if (set->replaced)
+      pool->replaced = true;
+    else
+      pool->primary_by_cpu = set->cpus;
     use_begins(pool, set->round);
     rotate_join(pool);
     return set;
@@ -197,8 +203,8 @@ static shards *install(tide_pool *pool, unsigned p, supplies *s) {
 
 // The slot of a set by processor, or the chain. Whoever has the processor. Returns the slots that a
 // ring for it should have; 0: it is in.
-static size_t push(shards *set, rt_thread *self, void *item, supplies *s) {
-  shard *own = shard_of(set, self->proc->index);
+static size_t push(shards *set, const rt_proc *proc, void *item, supplies *s) {
+  shard *own = shard_of(set, proc->index);
   if (!set->cpus && !own->slot.item && !careful_prefers_chain()) {
     AO_store((AO_t *)(void *)&own->slot.item, (AO_t)item);
     return 0;
@@ -208,12 +214,13 @@ static size_t push(shards *set, rt_thread *self, void *item, supplies *s) {
 
 // One attempt, pinned. False: something is lacking.
 static bool try_put(tide_pool *pool, rt_thread *self, void *item, supplies *s) {
-  shards *primary = install(pool, self->proc->index, s);
+  rt_proc *proc;
+  shards *primary = install(pool, self, s, &proc);
   s->ring_slots = 0;
   if (!primary) return false;
   if (primary->cpus && tide_cpu_put(&pool->primary, item)) return true; // it counts there
-  rt_proc_hold(self);
-  s->ring_slots = push(primary, self, item, s);
+  rt_proc_hold(proc);
+  s->ring_slots = push(primary, proc, item, s);
   if (!s->ring_slots) {
     count(pool, self, PUT);
     if (RT_UNLIKELY(pool->measures)) {
@@ -221,7 +228,7 @@ static bool try_put(tide_pool *pool, rt_thread *self, void *item, supplies *s) {
       AO_fetch_and_add(&primary->bytes, s->bytes);
     }
   }
-  rt_proc_let_go(self);
+  rt_proc_let_go(proc);
   return !s->ring_slots;
 }
 

@@ -17,9 +17,11 @@
 // *victims* are what was the primary before each of the last collections, the latest first.
 //
 // A processor is a number that the runtime gives a thread (runtime/proc.c). Where there are as many
-// processors as CPUs, the private slots go by the CPU that the thread is on instead, in a
-// restartable sequence (cpu_slot.h): a get and a put then take neither a lock nor a locked
-// operation. A set is one or the other for its life, `by CPU` or `by processor`.
+// processors as CPUs, a shard is the CPU's that the thread is on instead: its private slot is used
+// in a restartable sequence (cpu_slot.h), so a get and a put take neither a lock nor a locked
+// operation, and its chain under the lock of the processor of that number, which hardly any two
+// threads then ask for at a time. A set is one or the other for its life, `by CPU` or `by
+// processor`.
 //
 // What holds between pinned sections: an item is in one place of one set. Sets come in `install`,
 // by one compare-and-swap on the primary, and go in `rotate`, while nobody is pinned or in a
@@ -35,10 +37,10 @@
 #include <tidepool/gc.h>
 #include <tidepool/pool.h>
 
-// The processor's part and the CPU's, in lines of their own: which one goes with which changes.
+// The slot in a line of its own: it changes without the lock.
 typedef struct shard {
   cpu_slot slot; // by CPU: the CPU's. Else its counts are not used: the tally has them
-  struct chain shared __attribute__((aligned(64))); // whoever holds the processor pushes and pops
+  struct chain shared __attribute__((aligned(64))); // pushed and popped under the processor's lock
 } __attribute__((aligned(APART))) shard;
 
 typedef struct shards {
@@ -124,11 +126,12 @@ struct tide_pool {
   AO_t takes, slot_puts; // of sets by CPU that are no more
   bool careful;          // gets and puts take the long way
   bool closed;           // being destroyed
-  bool plain;            // survive is 1 or 0, and no time is asked for
+  bool plain : 1;        // survive is 1 or 0, and no time is asked for
   bool keeps : 1;        // survive is not 0
-  bool by_cpu : 1;       // `latest` is
-  bool tells;            // somebody is to be told of what is dropped
+  bool tells : 1;        // somebody is to be told of what is dropped
   bool replaced;         // the primary has taken the place of another one
+  bool primary_by_cpu;   // if it has not: it is by CPU
+  bool latest_by_cpu;    //
   uint16_t victims;      // in use; changes while the world is stopped, as does what is behind
   size_t active;         // 1 + its place among the pools that have a set; 0: none
 
@@ -190,6 +193,10 @@ static inline shards *primary_of(const tide_pool *pool) {
 // ---- set.c ----------------------------------------------------------------------------------
 
 size_t set_bytes(unsigned processors);
+// The processor at whose chain in the set the calling thread works, which is pinned: by CPU that of
+// the CPU it is on, else its own. In a set of fewer processors there may be no such chain. To be
+// asked once a step, as the thread may go from one CPU to another.
+rt_proc *set_proc(const shards *set, const rt_thread *self);
 // Of the calling thread, which is pinned, as for the next two. NULL: nothing there.
 void *set_take_slot(shards *set, rt_thread *self);
 void *set_take_head(shards *set, rt_thread *self);

@@ -61,7 +61,7 @@ void *ring_pop_head(struct ring *ring);       // producer; NULL: empty
 void *ring_pop_tail(struct ring *ring);       // anyone; NULL: empty
 
 struct chain {
-  struct ring *newest; // the producer's own
+  struct ring *newest; // the producer's own; whether it is empty is anybody's guess
   AO_t oldest;         // the ring where consumers begin; 0: there never was one
 };
 

@@ -2,6 +2,8 @@
 // Sets of shards: what a get and a put do to one.
 #include "pool_private.h"
 
+#include <limits.h>
+
 shards no_shards;
 
 size_t set_bytes(unsigned processors) {
@@ -13,25 +15,32 @@ static void *look(const cpu_slot *slot) {
   return (void *)AO_load((const AO_t *)(const void *)&slot->item);
 }
 
+rt_proc *set_proc(const shards *set, const rt_thread *self) {
+  unsigned cpu = set->cpus ? rt_rseq_cpu() : UINT_MAX;
+  return cpu < set->cpus ? rt_proc_at(cpu) : self->proc;
+}
+
 void *set_take_slot(shards *set, rt_thread *self) {
   if (set->cpus) return tide_cpu_take(&set);
   unsigned p = self->proc->index;
   if (p >= set->count) return NULL;
   cpu_slot *slot = &shard_of(set, p)->slot;
   if (!look(slot)) return NULL; // another thread on this processor may be putting one in just now
-  rt_proc_hold(self);
+  rt_proc_hold(self->proc);
   void *item = look(slot);
   AO_store((AO_t *)(void *)&slot->item, 0);
-  rt_proc_let_go(self);
+  rt_proc_let_go(self->proc);
   return item;
 }
 
 void *set_take_head(shards *set, rt_thread *self) {
-  unsigned p = self->proc->index;
-  if (p >= set->count || chain_looks_empty(&shard_of(set, p)->shared)) return NULL;
-  rt_proc_hold(self);
-  void *item = chain_pop_head(&shard_of(set, p)->shared);
-  rt_proc_let_go(self);
+  rt_proc *proc = set_proc(set, self);
+  if (proc->index >= set->count) return NULL;
+  struct chain *own = &shard_of(set, proc->index)->shared;
+  if (chain_looks_empty(own)) return NULL;
+  rt_proc_hold(proc);
+  void *item = chain_pop_head(own);
+  rt_proc_let_go(proc);
   return item;
 }
 

@@ -7,7 +7,7 @@
 // thread runs on changes as threads block, and at most tide_procs() of them run with a processor to
 // themselves.
 //
-// A step on a processor's data is taken between rt_proc_pin and rt_proc_unpin, which make the
+// A step on a processor's data is taken between rt_proc_hold and rt_proc_let_go, which make the
 // thread the only one on the processor, whether it shares it or not.
 #define _GNU_SOURCE
 #include "rt.h"
@@ -111,10 +111,14 @@ int tide_proc_use(int processor) {
   return old;
 }
 
+rt_proc *rt_proc_at(unsigned index) {
+  return &all[index];
+}
+
 RT_COLD void rt_proc_wait(rt_proc *proc) {
   // The holder is in a pinned section: running, or runnable and soon to run.
   for (unsigned tries = 0;; tries++) {
-    // Acquire: pairs with the release in rt_proc_unpin.
+    // Acquire: pairs with the release in rt_proc_let_go.
     if (AO_load(&proc->held) == 0 && AO_compare_and_swap_acquire(&proc->held, 0, 1)) return;
     if (tries >= 64) os_pause(tries / 64);
   }
@@ -141,7 +145,8 @@ int tide_procs_set(int count) {
 }
 
 void rt_procs_after_fork(rt_thread *only) {
-  for (unsigned i = 0; i < AO_load(&procs); i++) AO_store(&all[i].held, 0);
+  for (unsigned i = 0; i < RT_PROCS_MAX; i++)
+    if (AO_load(&all[i].held)) AO_store(&all[i].held, 0); // of memory that is used only
   reset((unsigned)AO_load(&procs));
   if (only && only->proc) take(only);
 }

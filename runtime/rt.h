@@ -163,28 +163,19 @@ typedef struct rt_proc {
   struct rt_proc *next_idle;
 } __attribute__((aligned(128))) rt_proc;
 
-// Pins the thread and makes it the only one on its processor until rt_proc_unpin. Returns the
-// processor's index. What only ever happens between the two on processor P is single-threaded per
-// P, and is never cut by a collection.
+// Makes the calling thread, which is pinned, the only one on a processor: its own or, where that is
+// agreed for some data, the one whose index is the number of the CPU. What only ever happens
+// between the two on processor P is single-threaded per P, and is never cut by a collection.
 void rt_proc_wait(rt_proc *proc);
-// The same in parts, for a thread that is pinned: it may do something else on either side.
-static inline void rt_proc_hold(rt_thread *self) {
+static inline void rt_proc_hold(rt_proc *proc) {
   // Acquire: pairs with the release in rt_proc_let_go.
-  if (RT_UNLIKELY(!AO_compare_and_swap_acquire(&self->proc->held, 0, 1))) rt_proc_wait(self->proc);
+  if (RT_UNLIKELY(!AO_compare_and_swap_acquire(&proc->held, 0, 1))) rt_proc_wait(proc);
 }
-static inline void rt_proc_let_go(rt_thread *self) {
+static inline void rt_proc_let_go(rt_proc *proc) {
   // Release: the next thread on this processor sees all that this one did.
-  AO_store_release(&self->proc->held, 0);
+  AO_store_release(&proc->held, 0);
 }
-static inline unsigned rt_proc_pin(rt_thread *self) {
-  rt_pin(self);
-  rt_proc_hold(self);
-  return self->proc->index;
-}
-static inline void rt_proc_unpin(rt_thread *self) {
-  rt_proc_let_go(self);
-  rt_unpin(self);
-}
+rt_proc *rt_proc_at(unsigned index);
 
 // ---- Restartable sequences (rseq.c) ----------------------------------------------------------
 
@@ -192,6 +183,10 @@ static inline void rt_proc_unpin(rt_thread *self) {
 extern TIDE_API __thread char *tide_rseq __attribute__((tls_model("initial-exec")));
 extern TIDE_API ptrdiff_t tide_rseq_field; // offset in it of the CPU's number
 extern unsigned rt_rseq_cpus; // how many numbers there are, from 0 on; 0: no sequences here
+// The CPU that the thread is on, by its number there; it may be on another one already.
+static inline unsigned rt_rseq_cpu(void) {
+  return *(volatile uint32_t *)(void *)(tide_rseq + tide_rseq_field);
+}
 // To be told in the thread itself whether it may use the heap from now on.
 void rt_rseq_allow(rt_thread *self, bool allowed);
 
