@@ -174,7 +174,7 @@ static void unmark_block(block_index index) {
 static void walk_stopped(void *argument) {
   mark_result live;
   mark_all(&live);
-  block_index end = (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
+  block_index end = heap_frontier();
   for (block_index i = 1; i < end && walk_block(argument, i); i++) continue;
   for (block_index i = 1; i < end; i++) unmark_block(i);
   small_show_runs(false);

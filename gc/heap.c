@@ -158,10 +158,6 @@ static void link_run(block_index index, size_t run) {
   heap.free_blocks += run;
 }
 
-static block_index frontier(void) {
-  return (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
-}
-
 static void clear_block(heap_block *block, block_state state) {
   block_set_tag(block_index_of(block), 0, TAG_NONE);
   uint8_t dirty = block->dirty, bits_touched = block->bits_touched;
@@ -190,12 +186,12 @@ static void give(block_index first, size_t blocks, bool dirty) {
   }
   add_to(&heap.free_dirty_blocks, dirty_blocks);
   block_index end = first + (block_index)blocks;
-  if (end < frontier() && heap.blocks[end].state == BLOCK_FREE) {
+  if (end < heap_frontier() && block_is(&heap.blocks[end], BLOCK_FREE)) {
     size_t run = heap.blocks[end].run;
     unlink_run(&heap.blocks[end]);
     blocks += run;
   }
-  if (heap.blocks[first - 1].state == BLOCK_FREE) { // block 0 is unused: there always is one
+  if (block_is(&heap.blocks[first - 1], BLOCK_FREE)) { // block 0 is unused: there always is one
     size_t run = heap.blocks[first - 1].run;
     first -= (block_index)run;
     unlink_run(&heap.blocks[first]);
@@ -248,8 +244,8 @@ static block_index take_free_run(size_t blocks, size_t alignment, bool *zeroed) 
 
 // Makes `more` blocks at the frontier free ones; heap_give_blocks joins them to a run before them.
 static void advance(size_t more) {
-  block_index old = frontier();
-  heap.extent += more << HEAP_BLOCK_SHIFT;
+  block_index old = heap_frontier();
+  AO_store(&heap.extent, heap.extent + (more << HEAP_BLOCK_SHIFT)); // read without the lock
   give(old, more, false);
 }
 
@@ -279,11 +275,11 @@ block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *z
   block_index at = take_free_run(blocks, alignment, zeroed);
   if (at || !grow) return at;
   // A free run that ends at the frontier is the beginning of what we take.
-  block_index from = frontier();
-  if (heap.blocks[from - 1].state == BLOCK_FREE) from -= heap.blocks[from - 1].run;
+  block_index from = heap_frontier();
+  if (block_is(&heap.blocks[from - 1], BLOCK_FREE)) from -= heap.blocks[from - 1].run;
   at = align_index(from, alignment);
   if (!commit(at + blocks)) return 0;
-  advance(at + blocks - frontier());
+  advance(at + blocks - heap_frontier());
   carve(from, at, blocks, zeroed);
   add_to(&heap.used_blocks, blocks);
   return at;
@@ -292,24 +288,24 @@ block_index heap_take_blocks(size_t blocks, size_t alignment, bool grow, bool *z
 bool heap_extend_blocks(block_index after, size_t more, bool *zeroed) {
   block_index at = after + 1;
   if (!hard_limit_allows(more)) return false;
-  if (at == frontier()) {
+  if (at == heap_frontier()) {
     if (!commit(at + more)) return false;
     advance(more);
   }
-  if (heap.blocks[at].state != BLOCK_FREE || heap.blocks[at].run < more) return false;
+  if (!block_is(&heap.blocks[at], BLOCK_FREE) || heap.blocks[at].run < more) return false;
   carve(at, at, more, zeroed);
   add_to(&heap.used_blocks, more);
   return true;
 }
 
 block_index heap_run_last(block_index index, block_index hint) {
-  block_index end = frontier();
+  block_index end = heap_frontier();
   const heap_block *block = &heap.blocks[hint];
   // A run's last block knows how long it is, and no free run follows.
-  bool is_last = hint >= index && hint < end && block->state == BLOCK_FREE &&
-                 (hint + 1 == end || block[1].state != BLOCK_FREE);
+  bool is_last = hint >= index && hint < end && block_is(block, BLOCK_FREE) &&
+                 (hint + 1 == end || !block_is(&block[1], BLOCK_FREE));
   if (is_last && hint - index < block->run) return hint;
-  while (index + 1 < end && heap.blocks[index + 1].state == BLOCK_FREE) index++;
+  while (index + 1 < end && block_is(&heap.blocks[index + 1], BLOCK_FREE)) index++;
   return index;
 }
 
@@ -361,7 +357,7 @@ void heap_release_bits(block_index at, size_t blocks) {
 
 // In the child of a fork: another thread may have been in the middle of giving some back.
 void heap_count_bits(void) {
-  size_t each = bits_page_blocks(), pages = 0, end = heap.extent >> HEAP_BLOCK_SHIFT;
+  size_t each = bits_page_blocks(), pages = 0, end = heap_frontier();
   for (block_index page = 0; page < end; page += (block_index)each)
     pages += bits_page_touched(page);
   AO_store(&heap.bits_pages, pages);
@@ -369,7 +365,7 @@ void heap_count_bits(void) {
 
 // Of huge pages, all may be in memory.
 size_t heap_tables_bytes(void) {
-  size_t blocks = heap.extent >> HEAP_BLOCK_SHIFT;
+  size_t blocks = heap_frontier();
   size_t bits = AO_load(&heap.bits_pages) * os_page_bytes(), huge = bits_bytes(heap.huge_blocks);
   return tags_bytes(blocks) + table_bytes(blocks) + (bits > huge ? bits : huge);
 }
@@ -384,6 +380,11 @@ void heap_memory(engine_memory *memory) {
 
 // ---- Chains of small blocks (their class's lock held, or the world stopped) ------------------
 
+// Whether there is a first one is asked without the lock as well: chain_may_have_one.
+static void set_first(block_chain *chain, block_index first) {
+  AO_int_store(&chain->first, first);
+}
+
 static void chain_push(block_chain *chain, heap_block *block) {
   block_index index = block_index_of(block);
   block->prev = 0;
@@ -392,14 +393,14 @@ static void chain_push(block_chain *chain, heap_block *block) {
     heap.blocks[chain->first].prev = index;
   else
     chain->last = index;
-  chain->first = index;
+  set_first(chain, index);
 }
 
 static void chain_unlink(block_chain *chain, heap_block *block) {
   if (block->prev)
     heap.blocks[block->prev].next = block->next;
   else
-    chain->first = block->next;
+    set_first(chain, block->next);
   if (block->next)
     heap.blocks[block->next].prev = block->prev;
   else
@@ -419,9 +420,10 @@ void block_append(block_chain *to, block_chain *from) {
   if (to->last)
     heap.blocks[to->last].next = from->first;
   else
-    to->first = from->first;
+    set_first(to, from->first);
   to->last = from->last;
-  *from = (block_chain){0, 0};
+  from->last = 0;
+  set_first(from, 0);
 }
 
 void block_file(size_list *list, heap_block *block) {

@@ -118,7 +118,7 @@ enum { HEAP_BINS = 32 }; // free runs by the logarithm of their length
 
 typedef struct heap {
   uintptr_t base; // of block 0
-  size_t extent;  // bytes from base to the frontier: blocks that have ever been used
+  AO_t extent;    // bytes from base to the frontier: blocks that have ever been used
   uint8_t *tags;  // one for each block, as for the two that follow
   heap_block *blocks;
   AO_t *bits; // HEAP_BIT_WORDS
@@ -194,6 +194,14 @@ static inline AO_t *block_bits(block_index index) {
   heap_block *block = &heap.blocks[index];
   return block->state == BLOCK_LARGE ? block->large_bits : small_bits(index);
 }
+// A block that is taken gets its state from who took it, without the heap's lock, while who takes
+// or gives a neighbour looks, with it, whether that one is free.
+static inline bool block_is(const heap_block *block, block_state state) {
+  return AO_char_load(&block->state) == state;
+}
+static inline void block_set_state(heap_block *block, block_state state) {
+  AO_char_store(&block->state, (unsigned char)state);
+}
 static inline bool block_unswept(const heap_block *block) {
   return block->swept != heap.markings;
 }
@@ -203,8 +211,12 @@ static inline int large_swept_list(void) {
 static inline int large_unswept_list(void) {
   return heap.markings & 1 ? LARGE_EVEN : LARGE_ODD;
 }
+// The first block that has never been used.
+static inline block_index heap_frontier(void) {
+  return (block_index)(AO_load(&heap.extent) >> HEAP_BLOCK_SHIFT);
+}
 static inline bool heap_holds(uintptr_t word) {
-  return word - heap.base < heap.extent;
+  return word - heap.base < AO_load(&heap.extent);
 }
 
 static inline void block_set_tag(block_index index, tide_kind kind, unsigned of_class) {
@@ -297,6 +309,10 @@ bool heap_extend_blocks(block_index after, size_t more, bool *zeroed); // heap_l
 block_index heap_run_last(block_index index, block_index hint);
 void heap_take_part(block_index last, block_index at, size_t blocks);
 void heap_give_part(block_index at, size_t blocks); // puts it back
+// A hint, without a lock.
+static inline bool chain_may_have_one(const block_chain *chain) {
+  return AO_int_load(&chain->first);
+}
 heap_block *block_pop(block_chain *chain);
 void block_append(block_chain *to, block_chain *from); // empties from
 // Puts a swept block without an owner on the partial or the full list, or takes it off.

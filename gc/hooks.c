@@ -25,7 +25,7 @@ static pthread_cond_t nothing_runs = PTHREAD_COND_INITIALIZER;
 static tide_hook *first[TIDE_HOOK_POINTS], *last[TIDE_HOOK_POINTS];
 
 void hooks_lock(void) {
-  pthread_mutex_lock(&lock);
+  rt_mutex_take(&lock);
 }
 void hooks_unlock(void) {
   pthread_mutex_unlock(&lock);

@@ -20,7 +20,7 @@ static uint32_t ended_at; // heap.markings when they had to; 0: never
 
 // Most of the heap is in use, and it is large enough.
 static bool worth_it(void) {
-  size_t blocks = heap.extent >> HEAP_BLOCK_SHIFT;
+  size_t blocks = heap_frontier();
   return blocks >= HUGE_FROM_BLOCKS && heap.free_blocks < blocks / 4 &&
          (!ended_at || heap.markings - ended_at > AGAIN_MARKINGS);
 }

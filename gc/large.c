@@ -66,7 +66,7 @@ static void own_rest(block_index first, size_t from, size_t to) {
     rest->head = first;
     rest->slots = 0;
     rest->dirty = 1;
-    rest->state = BLOCK_LARGE_REST;
+    block_set_state(rest, BLOCK_LARGE_REST);
     block_set_tag(first + (block_index)i, 0, TAG_LARGE);
   }
 }
@@ -82,7 +82,7 @@ static void format_large(block_index first, size_t blocks, size_t bytes, tide_ki
   block->dirty = 1;
   block->large_bits[0] = 1;
   block->large_bits[1] = 0;
-  block->state = BLOCK_LARGE;
+  block_set_state(block, BLOCK_LARGE);
   block_set_tag(first, 0, TAG_LARGE);
   large_link(block, kind == TIDE_UNCOLLECTABLE ? LARGE_UNCOLLECTABLE : large_swept_list());
   AO_fetch_and_add1(&heap.large_mallocs);

@@ -280,7 +280,7 @@ RT_SCANS_MEMORY static void rescan_object(marker *m, uintptr_t lo, uintptr_t hi)
 }
 
 static void rescan_heap(marker *m) {
-  block_index end = (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
+  block_index end = heap_frontier();
   for (block_index i = 1; i < end; i++) {
     const heap_block *block = &heap.blocks[i];
     if (!block->slots || block->kind == TIDE_LEAF) continue;

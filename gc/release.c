@@ -34,7 +34,7 @@ typedef struct walk {
 static bool unit_is_wanted(block_index at, size_t unit) {
   bool dirty = false;
   for (const heap_block *b = &heap.blocks[at]; unit; unit--, b++) {
-    if (b->state != BLOCK_FREE) return false;
+    if (!block_is(b, BLOCK_FREE)) return false;
     dirty |= b->dirty;
   }
   return dirty;
@@ -84,7 +84,7 @@ static bool step(rt_thread *self, walk *w) {
 // False: the system refused. Adds what was given back to *gone.
 static bool release_units(rt_thread *self, size_t unit, size_t keep, size_t *gone) {
   // The frontier may advance meanwhile; what comes after it is not old memory.
-  block_index end = (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
+  block_index end = heap_frontier();
   walk w = {.unit = unit, .keep = keep, .below = end - end % (block_index)unit};
   while (step(self, &w)) continue;
   *gone += w.gone;
@@ -135,7 +135,7 @@ static void release_partial(heap_block *block) {
 
 static void release_inside_blocks(rt_thread *self) {
   if (os_page_bytes() > HEAP_PAGE_BYTES) return; // the system would take more than was meant
-  for (block_index i = 1; i < heap.extent >> HEAP_BLOCK_SHIFT; i++) {
+  for (block_index i = 1; i < heap_frontier(); i++) {
     if (heap.blocks[i].state != BLOCK_SMALL) continue;
     rt_pin(self);
     release_partial(&heap.blocks[i]);
@@ -158,7 +158,7 @@ static void look_at_huge_pages(rt_thread *self) {
 static bool go_on(rt_thread *self, size_t keep, bool exactly) {
   rt_pin(self);
   rt_pinned_lock_take(&heap.lock);
-  size_t in_use = (heap.extent >> HEAP_BLOCK_SHIFT) - heap.free_blocks;
+  size_t in_use = heap_frontier() - heap.free_blocks;
   bool tolerant = heap.huge_blocks && keep && !exactly;
   size_t tolerated = tolerant ? in_use / 8 + WORTH_BLOCKS : 0;
   bool on = heap.free_dirty_blocks > keep + tolerated || !keep;

@@ -185,7 +185,7 @@ void small_add_claimed(uint64_t claimed[TIDE_SIZE_CLASSES]) {
 // child owns go to their class's lists, whatever state their owner's run was in.
 void small_after_fork(void) {
   rt_thread *self = rt_self();
-  block_index end = (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
+  block_index end = heap_frontier();
   for (block_index i = 1; i < end; i++) {
     heap_block *block = &heap.blocks[i];
     if (block->state == BLOCK_TAKEN) heap_give_blocks(i, 1, true);
@@ -313,7 +313,7 @@ static void format_block(heap_block *block, unsigned size_class, tide_kind kind,
   block->owner = owner;
   block->lowest_freed = block->slots;
   block->next = block->prev = 0;
-  block->state = BLOCK_SMALL;
+  block_set_state(block, BLOCK_SMALL);
   block_set_tag(block_index_of(block), kind, size_class);
 }
 

@@ -105,7 +105,7 @@ bool sweep_some(unsigned steps) {
   enum { LISTS = TIDE_KINDS * TIDE_SIZE_CLASSES };
   for (unsigned looked = 0; looked < LISTS && steps;) {
     size_list *list = &heap.lists[0][0] + AO_load(&turn) % LISTS;
-    if (list->unswept.first && sweep_one(list)) { // the first look needs no lock: a hint
+    if (chain_may_have_one(&list->unswept) && sweep_one(list)) {
       steps--;
       looked = 0;
     } else {

@@ -162,7 +162,7 @@ static void count_bits(verifier *v, block_index end) {
 }
 
 static void check_counts(const verifier *v) {
-  size_t used = (heap.extent >> HEAP_BLOCK_SHIFT) - 1 - v->free_blocks;
+  size_t used = heap_frontier() - 1 - v->free_blocks;
   if (used != AO_load(&heap.used_blocks) || v->bits_pages != AO_load(&heap.bits_pages))
     rt_fatal("verify: %zu blocks are in use, counted %zu; %zu pages of bits are, counted %zu", used,
              (size_t)AO_load(&heap.used_blocks), v->bits_pages, (size_t)AO_load(&heap.bits_pages));
@@ -173,7 +173,7 @@ static void check_counts(const verifier *v) {
 
 void verify_heap(const mark_result *result) {
   verifier v = {0};
-  block_index end = (block_index)(heap.extent >> HEAP_BLOCK_SHIFT);
+  block_index end = heap_frontier();
   for (block_index i = 1; i < end;) {
     const heap_block *block = &heap.blocks[i];
     switch ((block_state)block->state) {

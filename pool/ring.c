@@ -67,7 +67,8 @@ void *ring_pop_tail(struct ring *ring) {
 static void link_ring(struct chain *chain, struct ring *ring) {
   struct ring *before = chain->newest;
   AO_store(&ring->prev, (AO_t)before); // the producer's own until a consumer unlinks `before`
-  AO_store((AO_t *)&chain->newest, (AO_t)ring);
+  // Release: pairs with the acquire in chain_looks_empty.
+  AO_store_release((AO_t *)&chain->newest, (AO_t)ring);
   // Release: pairs with the acquires in chain_pop_tail; consumers find the ring made ready, and
   // every push into the ring before it done.
   AO_store_release(before ? &before->next : &chain->oldest, (AO_t)ring);
@@ -140,8 +141,8 @@ size_t chain_sample(const struct chain *chain, const void **items, size_t most) 
 }
 
 int chain_looks_empty(const struct chain *chain) {
-  // The likeliest one first. Orders nothing: what is seen of a ring so new is a guess.
-  const struct ring *newest = (const struct ring *)AO_load((const AO_t *)&chain->newest);
+  // The likeliest one first. Acquire: pairs with the release in link_ring.
+  const struct ring *newest = (const struct ring *)AO_load_acquire((const AO_t *)&chain->newest);
   if (newest) {
     AO_t ends = AO_load(&newest->ends);
     if (ring_head(ends) != ring_tail(ends)) return 0;

@@ -43,7 +43,7 @@ tide_status tide_roots_add(const void *lo, const void *hi) {
   range *fresh = malloc(sizeof *fresh);
   if (!fresh) return rt_error_set(TIDE_ERR_MEMORY, "no memory for a root range");
   *fresh = key;
-  pthread_mutex_lock(&rt_world_lock);
+  rt_mutex_take(&rt_world_lock);
   range **node = tsearch(fresh, &ranges, compare_ranges);
   bool known = node && *node != fresh;
   if (known) (*node)->count++;
@@ -56,7 +56,7 @@ tide_status tide_roots_remove(const void *lo, const void *hi) {
   range key = {(uintptr_t)lo, (uintptr_t)hi, 0};
   if (!rt_allowed("tide_roots_remove")) return TIDE_ERR_STATE;
   range *gone = NULL;
-  pthread_mutex_lock(&rt_world_lock);
+  rt_mutex_take(&rt_world_lock);
   range **node = tfind(&key, &ranges, compare_ranges);
   bool known = node;
   if (known && --(*node)->count == 0) {

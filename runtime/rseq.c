@@ -25,7 +25,7 @@ TIDE_API __thread char *tide_rseq __attribute__((tls_model("initial-exec"))) = (
 unsigned rt_rseq_cpus;
 TIDE_API ptrdiff_t tide_rseq_field = CPU;
 
-#if defined __x86_64__ && defined __GLIBC__
+#if (defined __x86_64__ || defined __aarch64__) && defined __GLIBC__
 
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned int __rseq_size __attribute__((weak));

@@ -26,6 +26,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <tidepool/runtime.h>
+#include <unistd.h>
 
 #define RT_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define RT_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -137,6 +138,16 @@ static inline void rt_unpin(rt_thread *self) {
   self->pinned = self->pinned - 1;
   AO_compiler_barrier();
   if (RT_UNLIKELY(self->stop_deferred)) rt_stop_deferred(self);
+}
+
+// Takes a mutex outside pinned sections, where the thread may be stopped while it waits. In its
+// pthread_mutex_lock ThreadSanitizer holds the stop signal back; so there we sleep, and look again.
+static inline void rt_mutex_take(pthread_mutex_t *mutex) {
+#ifdef __SANITIZE_THREAD__
+  while (pthread_mutex_trylock(mutex) != 0) usleep(50);
+#else
+  pthread_mutex_lock(mutex);
+#endif
 }
 
 // A mutex for pinned sections.

@@ -77,7 +77,7 @@ static rt_thread *carve_record(void) { // rt_world_lock held
 }
 
 static rt_thread *new_record(void) {
-  pthread_mutex_lock(&rt_world_lock);
+  rt_mutex_take(&rt_world_lock);
   rt_thread *record = retired;
   if (record)
     retired = record->next;
@@ -115,13 +115,13 @@ static tide_status attach_self(void) {
   bool ready = find_own_stack(self) && pthread_setspecific(exit_key, self) == 0;
   if (!ready || !rt_client_calls.thread_attach(self)) {
     pthread_setspecific(exit_key, NULL);
-    pthread_mutex_lock(&rt_world_lock);
+    rt_mutex_take(&rt_world_lock);
     retire_record(self);
     pthread_mutex_unlock(&rt_world_lock);
     return rt_error_set(TIDE_ERR_MEMORY, "no memory to register a thread");
   }
   unblock_stop_signal();
-  pthread_mutex_lock(&rt_world_lock);
+  rt_mutex_take(&rt_world_lock);
   self->next = registry;
   if (registry) registry->prev = self;
   registry = self;
@@ -156,7 +156,7 @@ static void detach_self(rt_thread *self) {
   // A thread may exit out of tide_blocking (pthread_exit, cancellation): it then has no processor.
   if (self->proc) rt_proc_release(self);
   allow(self, false);
-  pthread_mutex_lock(&rt_world_lock);
+  rt_mutex_take(&rt_world_lock);
   rt_client_calls.thread_detach(self, false);
   remove_from_registry(self);
   rt_event(TIDE_EVENT_THREAD_END, os_now_ns(), 0, 0, 0);

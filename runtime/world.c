@@ -80,7 +80,7 @@ static void spin_while(const unsigned int *word, unsigned int value) {
 
 static void acknowledge_and_wait(rt_thread *self, unsigned int now) {
   bool spin = may_spin;
-  self->stopped_epoch = now;
+  AO_int_store(&self->stopped_epoch, now);
   // Release: pairs with the acquire in rt_world_stop; sp and the stack are visible to the marker.
   AO_int_fetch_and_add_release(&acknowledged, 1);
   os_futex_wake_all(&acknowledged);
@@ -130,8 +130,12 @@ static void stop_at(rt_thread *self, char *here, unsigned int now) {
   self->alt_sp = alt_sp;
 }
 
+static bool still_to_stop(const rt_thread *thread, unsigned int now) {
+  return AO_int_load(&thread->asked_epoch) == now && AO_int_load(&thread->stopped_epoch) != now;
+}
+
 static bool asked_to_stop(const rt_thread *self, unsigned int now) {
-  return (now & 1) && self->asked_epoch == now && self->stopped_epoch != now;
+  return (now & 1) && still_to_stop(self, now);
 }
 
 static void pass_on(int signal_number, siginfo_t *info, void *context) {
@@ -231,11 +235,11 @@ void rt_world_leave_blocked(rt_thread *self) {
 
 // Returns whether the thread must acknowledge.
 static bool ask(rt_thread *thread, unsigned int now) {
-  thread->asked_epoch = now;
+  AO_int_store(&thread->asked_epoch, now);
   AO_nop_full(); // pairs with the one in rt_world_enter_blocked; and before the signal
   // Acquire: pairs with the release in rt_world_enter_blocked.
   if (AO_int_compare_and_swap_acquire(&thread->state, RT_BLOCKED, RT_FROZEN)) {
-    thread->asked_epoch = 0;
+    AO_int_store(&thread->asked_epoch, 0);
     return false;
   }
   if (syscall(SYS_tgkill, getpid(), thread->tid, tide_stop_signal()) == 0) return true;
@@ -246,7 +250,7 @@ static bool ask(rt_thread *thread, unsigned int now) {
 
 static void name_the_late(unsigned int now) {
   for (rt_thread *thread = rt_threads(); thread; thread = thread->next)
-    if (thread->asked_epoch == now && thread->stopped_epoch != now)
+    if (still_to_stop(thread, now))
       rt_report("waiting for thread %d to stop: does it block signal %d, or has the program "
                 "replaced the handler?",
                 (int)thread->tid, tide_stop_signal());
@@ -258,7 +262,7 @@ static unsigned bury_the_dead(unsigned int now) {
   unsigned buried = 0;
   for (rt_thread *thread = rt_threads(), *next; thread; thread = next) {
     next = thread->next;
-    if (thread->asked_epoch != now || thread->stopped_epoch == now) continue;
+    if (!still_to_stop(thread, now)) continue;
     if (!os_thread_has_ended(thread->tid)) continue;
     rt_thread_bury(thread);
     buried++;
@@ -346,11 +350,11 @@ static bool roots_are_settled(rt_thread *self) {
 }
 
 void rt_world_stop(rt_thread *self, rt_stop *stop) {
-  pthread_mutex_lock(&stopper_lock);
+  rt_mutex_take(&stopper_lock);
   stop->asked_at_ns = os_now_ns();
   for (unsigned tries = 0;; tries++) {
     rt_segments_refresh(); // takes the loader's lock: before the stop
-    pthread_mutex_lock(&rt_world_lock);
+    rt_mutex_take(&rt_world_lock);
     stopper_mask = block_all_signals(); // nobody can want to stop this thread now
     stop_once(self, stop);
     if (roots_are_settled(self)) break;
@@ -372,8 +376,8 @@ void rt_world_start(rt_thread *self) {
 }
 
 void rt_world_lock_for_fork(void) {
-  pthread_mutex_lock(&stopper_lock);
-  pthread_mutex_lock(&rt_world_lock);
+  rt_mutex_take(&stopper_lock);
+  rt_mutex_take(&rt_world_lock);
 }
 
 void rt_world_unlock_for_fork(void) {

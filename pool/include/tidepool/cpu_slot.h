@@ -64,18 +64,29 @@ enum {
   TIDE_CPU_PUTS_AT = TIDE_CPU_WORDS_AT + 16
 };
 
-#if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __SANITIZE_THREAD__
+#if defined __GLIBC__ && defined __GNUC__ && !defined __SANITIZE_THREAD__ &&                       \
+    (defined __x86_64__ || defined __aarch64__)
 #define TIDE_CPU_SLOTS 1
 
+// A sequence begins by finding its CPU's words (what comes to lie in `cpu`, TIDE_CPU_WORDS_AT
+// before them). `out` is 0 where it has stored nothing.
+//
 // 3: what the kernel gets to know of the sequence 1 to 2, which it continues at 4, and so at 0,
-// when it breaks it off. In front of 4 is the signature that the kernel wants there. `out` is 0
-// where the sequence has stored nothing.
-#define TIDE_CPU_SEQUENCE(steps)                                                                   \
+// when it breaks it off. In front of 4 is the signature that the kernel wants there.
+#define TIDE_CPU_KNOWN_BY                                                                          \
   ".pushsection __rseq_cs, \"aw\"\n"                                                               \
   ".balign 32\n"                                                                                   \
   "3: .long 0, 0\n"                                                                                \
   ".quad 1f, 2f - 1f, 4f\n"                                                                        \
-  ".popsection\n"                                                                                  \
+  ".popsection\n"
+#define TIDE_CPU_BROKEN_OFF(signature, jump)                                                       \
+  ".pushsection __rseq_failure, \"ax\"\n" signature "4: " jump " 0b\n"                             \
+  ".popsection\n"
+
+#if defined __x86_64__
+
+#define TIDE_CPU_SEQUENCE(steps)                                                                   \
+  TIDE_CPU_KNOWN_BY                                                                                \
   "0: leaq 3b(%%rip), %[set]\n"                                                                    \
   "movq %[set], 8(%[area])\n"                                                                      \
   "1: xorl %k[out], %k[out]\n"                                                                     \
@@ -84,12 +95,70 @@ enum {
   "cmpl %c[count](%[set]), %k[cpu]\n"                                                              \
   "jae 2f\n"                                                                                       \
   "shlq $7, %[cpu]\n"                                                                              \
-  "addq %[set], %[cpu]\n" steps "2: movq $0, 8(%[area])\n"                                         \
-  ".pushsection __rseq_failure, \"ax\"\n"                                                          \
-  ".byte 0x0f, 0xb9, 0x3d\n"                                                                       \
-  ".long 0x53053053\n"                                                                             \
-  "4: jmp 0b\n"                                                                                    \
-  ".popsection\n"
+  "addq %[set], %[cpu]\n" steps "2: movq $0, 8(%[area])\n" TIDE_CPU_BROKEN_OFF(                    \
+      ".byte 0x0f, 0xb9, 0x3d\n.long 0x53053053\n", "jmp")
+
+#define TIDE_CPU_TAKE                                                                              \
+  "movq %c[words](%[cpu]), %[out]\n"                                                               \
+  "testq %[out], %[out]\n"                                                                         \
+  "jz 2f\n"                                                                                        \
+  "movq %c[puts](%[cpu]), %[set]\n"                                                                \
+  "movq %[set], %c[takes](%[cpu])\n"                                                               \
+  "movq $0, %c[words](%[cpu])\n"
+#define TIDE_CPU_PUT                                                                               \
+  "cmpq $0, %c[words](%[cpu])\n"                                                                   \
+  "jne 2f\n"                                                                                       \
+  "movq %c[takes](%[cpu]), %[set]\n"                                                               \
+  "incq %[set]\n"                                                                                  \
+  "movq %[set], %c[puts](%[cpu])\n"                                                                \
+  "movl $1, %k[out]\n"                                                                             \
+  "movq %[item], %c[words](%[cpu])\n"
+#define TIDE_CPU_ADD_1                                                                             \
+  "addq %[offset], %[cpu]\n"                                                                       \
+  "movl $1, %k[out]\n"                                                                             \
+  "incq %c[words](%[cpu])\n"
+
+#else // aarch64, where who sees the last store must see those before it: a release
+
+#define TIDE_CPU_SEQUENCE(steps)                                                                   \
+  TIDE_CPU_KNOWN_BY                                                                                \
+  "0: adrp %[set], 3b\n"                                                                           \
+  "add %[set], %[set], :lo12:3b\n"                                                                 \
+  "str %[set], [%[area], 8]\n"                                                                     \
+  "1: ldr %w[cpu], [%[area], %[field]]\n"                                                          \
+  "ldr %[set], [%[at]]\n"                                                                          \
+  "ldr %w[out], [%[set], %c[count]]\n"                                                             \
+  "cmp %w[cpu], %w[out]\n"                                                                         \
+  "mov %[out], 0\n"                                                                                \
+  "b.hs 2f\n"                                                                                      \
+  "add %[cpu], %[set], %[cpu], lsl 7\n" steps                                                      \
+  "2: str xzr, [%[area], 8]\n" TIDE_CPU_BROKEN_OFF(".inst 0xd428bc00\n", "b")
+
+#define TIDE_CPU_TAKE                                                                              \
+  "ldr %[out], [%[cpu], %c[words]]\n"                                                              \
+  "cbz %[out], 2f\n"                                                                               \
+  "ldr %[set], [%[cpu], %c[puts]]\n"                                                               \
+  "str %[set], [%[cpu], %c[takes]]\n"                                                              \
+  "add %[cpu], %[cpu], %c[words]\n"                                                                \
+  "stlr xzr, [%[cpu]]\n"
+#define TIDE_CPU_PUT                                                                               \
+  "ldr %[set], [%[cpu], %c[words]]\n"                                                              \
+  "cbnz %[set], 2f\n"                                                                              \
+  "ldr %[set], [%[cpu], %c[takes]]\n"                                                              \
+  "add %[set], %[set], 1\n"                                                                        \
+  "str %[set], [%[cpu], %c[puts]]\n"                                                               \
+  "add %[cpu], %[cpu], %c[words]\n"                                                                \
+  "mov %[out], 1\n"                                                                                \
+  "stlr %[item], [%[cpu]]\n"
+#define TIDE_CPU_ADD_1                                                                             \
+  "add %[cpu], %[cpu], %[offset]\n"                                                                \
+  "ldr %[set], [%[cpu], %c[words]]\n"                                                              \
+  "add %[set], %[set], 1\n"                                                                        \
+  "mov %[out], 1\n"                                                                                \
+  "str %[set], [%[cpu], %c[words]]\n"
+
+#endif
+
 #define TIDE_CPU_OUTPUTS [out] "=&r"(out), [set] "=&r"(set), [cpu] "=&r"(cpu)
 #define TIDE_CPU_INPUTS                                                                            \
   [area] "r"(tide_rseq), [field] "r"(tide_rseq_field), [at] "r"(at),                               \
@@ -100,12 +169,7 @@ enum {
 static inline __attribute__((always_inline)) void *tide_cpu_take(const void *at) {
   uintptr_t set, cpu;
   void *out;
-  __asm__ __volatile__(TIDE_CPU_SEQUENCE("movq %c[words](%[cpu]), %[out]\n"
-                                         "testq %[out], %[out]\n"
-                                         "jz 2f\n"
-                                         "movq %c[puts](%[cpu]), %[set]\n"
-                                         "movq %[set], %c[takes](%[cpu])\n"
-                                         "movq $0, %c[words](%[cpu])\n")
+  __asm__ __volatile__(TIDE_CPU_SEQUENCE(TIDE_CPU_TAKE)
                        : TIDE_CPU_OUTPUTS:TIDE_CPU_INPUTS
                        : "memory", "cc");
   return out;
@@ -114,29 +178,21 @@ static inline __attribute__((always_inline)) void *tide_cpu_take(const void *at)
 // Puts the item, which is not NULL, into this CPU's slot. False: there is one in it, or no slot.
 static inline __attribute__((always_inline)) int tide_cpu_put(const void *at, void *item) {
   uintptr_t set, cpu, out;
-  __asm__ __volatile__(TIDE_CPU_SEQUENCE("cmpq $0, %c[words](%[cpu])\n"
-                                         "jne 2f\n"
-                                         "movq %c[takes](%[cpu]), %[set]\n"
-                                         "incq %[set]\n"
-                                         "movq %[set], %c[puts](%[cpu])\n"
-                                         "movl $1, %k[out]\n"
-                                         "movq %[item], %c[words](%[cpu])\n")
+  __asm__ __volatile__(TIDE_CPU_SEQUENCE(TIDE_CPU_PUT)
                        : TIDE_CPU_OUTPUTS
                        : TIDE_CPU_INPUTS, [item] "r"(item)
                        : "memory", "cc");
-  return out;
+  return (int)out;
 }
 
 // Adds 1 to the counter that is `offset` bytes from this CPU's words. False: it has none.
 static inline __attribute__((always_inline)) int tide_cpu_count(const void *at, size_t offset) {
   uintptr_t set, cpu, out;
-  __asm__ __volatile__(TIDE_CPU_SEQUENCE("addq %[offset], %[cpu]\n"
-                                         "movl $1, %k[out]\n"
-                                         "incq %c[words](%[cpu])\n")
+  __asm__ __volatile__(TIDE_CPU_SEQUENCE(TIDE_CPU_ADD_1)
                        : TIDE_CPU_OUTPUTS
                        : TIDE_CPU_INPUTS, [offset] "r"(offset)
                        : "memory", "cc");
-  return out;
+  return (int)out;
 }
 
 #else
