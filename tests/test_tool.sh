@@ -72,12 +72,12 @@ is_json() {
 # ---- Help ------------------------------------------------------------------------------------
 
 listed() {
-  exits 0 && lines err 0 && has out forced && has out period && has out knobs && has out procs &&
-    has out bench
+  exits 0 && lines err 0 && has out forced && has out period && has out knobs && has out uneven &&
+    has out procs && has out bench
 }
 run --help
 check "--help lists the commands" listed
-for command in forced period knobs procs; do
+for command in forced period knobs uneven procs; do
   described() { exits 0 && lines err 0 && has out "Usage: tidepool $command" && has out --out=DIR; }
   run "$command" --help
   check "$command --help" described
@@ -87,8 +87,8 @@ check "--version" matches out '^tidepool [0-9]+\.[0-9]+\.[0-9]+$'
 
 # ---- Bad usage -------------------------------------------------------------------------------
 
-usage "no command" "commands: forced, period, knobs, procs, bench"
-usage "unknown command" "unknown command 'tides'; commands: forced, period, knobs, procs" tides
+usage "no command" "commands: forced, period, knobs, uneven, procs, bench"
+usage "unknown command" "unknown command 'tides'; commands: forced, period, knobs, uneven, procs" tides
 usage "option in place of a command" "unknown option '--procs'" --procs 2
 usage "unknown option" "unknown option '--waves'; accepted: --procs" forced --waves
 usage "argument too many" "unexpected argument 'extra'" forced extra
@@ -114,6 +114,40 @@ usage "percent and a word" "--percents: '100off' is not a whole number" knobs --
 usage "percent off alone" "--percents: 'off' is accepted only beside --limits" knobs --percents off
 usage "percent off without a limit" "--percents: 'off' is accepted only beside --limits" \
   knobs --percents off --limits off
+usage "two modes of uneven" "exclude each other" uneven --quick --full
+usage "unknown pattern" "--patterns: 'waves' is not accepted; accepted: steady,poisson,bursty" \
+  uneven --patterns steady,waves
+usage "hole in a list of patterns" "--patterns: '' is not accepted" uneven --patterns steady,,replay
+usage "negative ratio" "--ratios: '-1' is not a number from 0.01 to 100" uneven --ratios 0.5,-1
+usage "seed that is no number" "--seed: 'x' is not a whole number from 0" uneven --seed x
+usage "survive nothing" "--survive: '0' is not a whole number from 1 to 64" uneven --survive 0
+usage "chunk without poisson" "--chunk: accepted only with poisson among --patterns" \
+  uneven --chunk 1MiB --patterns bursty,replay
+usage "curve without replay" "--curve: accepted only with replay among --patterns" \
+  uneven --curve /dev/null --patterns poisson
+usage "window too short" "--window-ms: 90 is too short for steady at 50 MB/s, where" \
+  uneven --window-ms 90 --rates 50
+check "  and what is accepted" has err "accepted: 4 periods or more"
+usage "window without a chunk" "--window-ms: 1 is too short for bursty" \
+  uneven --window-ms 1 --patterns bursty
+usage "window too long" "--window-ms: 86400000 is too long for steady at 100000 MB/s; accepted: at" \
+  uneven --window-ms 86400000 --rates 100000
+usage "no curve" "--curve: $dir/none: No such file or directory" uneven --curve "$dir/none"
+usage "curve that is a directory" "--curve: $dir: Is a directory" uneven --curve "$dir"
+usage "curve without a line" "--curve: /dev/null: no line; accepted: two lines or more" \
+  uneven --curve /dev/null
+usage "curve without an end" "--curve: /dev/zero: line 1: longer than 200 characters, or not text" \
+  uneven --curve /dev/zero
+printf '# milliseconds MB/s\n0 100\n10 1e3\n' >"$dir/curve"
+usage "curve with a bad number" "--curve: $dir/curve: line 3: accepted: a moment in milliseconds" \
+  uneven --curve "$dir/curve"
+printf '0 100\n10 50\n10 100\n' >"$dir/curve"
+usage "curve that goes back" "--curve: $dir/curve: line 3: not later than the moment before it" \
+  uneven --curve "$dir/curve"
+printf '0 0\n10 0\n' >"$dir/curve"
+usage "curve without allocation" "--curve: $dir/curve: 10 ms with a mean of 0 MB/s; accepted: 1 ms" \
+  uneven --curve "$dir/curve"
+usage "line break in a curve's name" "--curve: a?b: No such file" uneven --curve $'a\nb'
 usage "three collections" "--collections: '3' is not a whole number from 0 to 1" \
   procs --collections 0,3
 usage "line break in a value" "is not accepted" forced --format $'ta\nble'
@@ -131,6 +165,9 @@ check "help whatever the environment" exits 0
 status=0
 TIDE_GCPERCENT=off "$tool" period --quick >"$dir/out" 2>"$dir/err" || status=$?
 check "period without automatic collections" refused 2 "TIDE_GCPERCENT"
+status=0
+TIDE_GCPERCENT=off "$tool" uneven --quick >"$dir/out" 2>"$dir/err" || status=$?
+check "uneven without automatic collections" refused 2 "TIDE_GCPERCENT"
 
 # ---- forced ----------------------------------------------------------------------------------
 
@@ -233,6 +270,90 @@ run knobs "${tiny[@]}" --percents 400 --limits 12MiB
 check "knobs prints a table" titled
 check "  with the limit as a size" matches out '^ +100  12 MiB +400 '
 check "  and what a setting does to a pool" has out "400 MB/s, a burst every 50 ms, hit rate: "
+
+# ---- uneven ----------------------------------------------------------------------------------
+
+# Periods of about 20 ms.
+tiny=(--live 4MiB --rates 200 --ratios "0.4,1.5" --window-ms 400 --bursts 30)
+run uneven "${tiny[@]}" --format json
+eleven_rows() { exits 0 && lines err 0 && lines out 11; }
+check "uneven --format json" eleven_rows
+check "  is JSON lines" is_json "$dir/out"
+fields() {
+  local field
+  for field in engine pattern rate_mb_s gap_ms gc_period_ms period_cv gap_over_period predicted \
+    straight measured error blur bursts; do
+    times "\"$field\": " 10 || return 1
+  done
+  times '"experiment": "uneven", ' 11 && times '"partial": false' 11
+}
+check "  has the promised fields" fields
+named() {
+  local pattern
+  for pattern in steady poisson bursty phased replay; do
+    times "\"pattern\": \"$pattern\", " 2 || return 1
+  done
+  times '"rate_mb_s": 200.0, "measured_rate_mb_s": ' 10 && times '"bursts": 30, ' 10
+}
+check "  each row names its pattern" named
+# value FIELD: of each row, its number.
+value() { sed -nE "/\"summary\"/! s/.*\"$1\": (-?[0-9.]+)[,}].*/\1/p" "$dir/out"; }
+# A gap lost its items if and only if it met two collections, but for those that came while items
+# were taken or put, and for one item of a gap that is out of reach.
+as_counted() { paste <(value measured) <(value counted) |
+  awk '{ off = $1 - $2 } off > 0.1 || off < -0.1 { exit 1 } END { exit NR != 10 }'; }
+check "  gaps lose what the collections in them say" as_counted
+differences() { paste <(value "$1") <(value "$2") <(value "$3") | awk '
+  { off = $1 - $2; if (off < 0) off = -off; off -= $3 } off > 0.0011 || off < -0.0011 { exit 1 }
+  END { exit NR != 10 }'; }
+check "  error is |measured - predicted|" differences measured predicted error
+check "  blur is |predicted - straight|" differences predicted straight blur
+ratio() { paste <(value gap_ms) <(value gc_period_ms) <(value gap_over_period) | awk '
+  { off = $1 / $2 - $3 } off > 0.02 || off < -0.02 { exit 1 } END { exit NR != 10 }'; }
+check "  gap_over_period is what it says" ratio
+paced() { value measured_rate_mb_s | awk '$1 < 10 || $1 > 1000 { exit 1 }'; }
+check "  rates are in MB/s" paced
+summary() { tail -n 1 "$dir/out" | grep -q '"summary": true, "configs": 10, "max_abs_error": '; }
+check "  and a summary" summary
+seeded() { tail -n 1 "$dir/out" | grep -q '"seed": '"$1"', '; }
+check "  with the seed" seeded 1
+
+# What is planned follows from the seed.
+planned() { value expected_period_ms | tr '\n' ' '; }
+first=$(planned)
+run uneven "${tiny[@]}" --ratios 0.4 --seed 77 --format json
+seed_77=$(planned)
+check "uneven --seed" seeded 77
+run uneven "${tiny[@]}" --ratios 0.4 --seed 77 --format json
+repeated() { [ "$(planned)" = "$seed_77" ]; }
+check "  the same seed is the same run" repeated
+differs() { [ "${first%% *}" = "${seed_77%% *}" ] && [ "$(cut -d' ' -f3 <<<"$first")" != \
+  "$(cut -d' ' -f2 <<<"$seed_77")" ]; }
+check "  another seed is another" differs
+
+titled() { exits 0 && lines err 0 && has out "uneven: native engine" && has out "seed 5"; }
+run uneven "${tiny[@]}" --patterns steady,phased --seed 5
+check "uneven prints a table" titled
+check "  with a row for each gap" matches out '^phased +200 '
+check "  a plot" has out "hit rate, measured"
+check "  what each pattern blurs" matches out '^phased: periods vary by [0-9.]+ of their mean'
+check "  and how gaps are chosen" has out "at a place that the seed"
+check "  and a verdict" has out "4 configurations, largest error 0."
+
+few=(--live 4MiB --patterns replay --ratios 1 --bursts 10)
+printf '# a step\n0 400\n49.75 400\n\n50.25 100 \n100 100\n' >"$dir/curve"
+run uneven "${few[@]}" --window-ms 300 --curve "$dir/curve" --format csv
+own_rate() { exits 0 && lines out 2 && matches out '^uneven,native,[0-9]+,100,replay,250(\.0)?,'; }
+check "a curve from a file has its own rate" own_rate
+csv() { awk -F, 'NR == 1 { n = NF } NF != n { exit 1 }' "$dir/out"; }
+check "uneven --format csv" csv
+survives() { exits 0 && value straight | grep -qE '^(1\.0|0\.[89])' && has out '"survive": 3, '; }
+run uneven "${few[@]}" --ratios 2.5 --window-ms 300 --survive 3 --format json
+check "uneven --survive" survives
+run uneven "${few[@]}" --window-ms 300 --out "$dir/uneven"
+written() { exits 0 && [ -s "$dir/uneven/uneven.txt" ] && [ -s "$dir/uneven/uneven.csv" ] &&
+  is_json "$dir/uneven/uneven.json"; }
+check "uneven --out" written
 
 # ---- procs -----------------------------------------------------------------------------------
 
@@ -338,6 +459,14 @@ timeout --preserve-status -s INT 5 "$tool" knobs --percents 25 --gaps 100 --burs
   >"$dir/out" 2>"$dir/err" </dev/null || status=$?
 partial() { exits 130 && lines err 0 && has out "Partial result"; }
 check "Ctrl-C ends knobs with what there is" partial
+
+status=0
+timeout --preserve-status -s INT 2 "$tool" uneven --live 4MiB --rates 200 --ratios 0.5 \
+  --window-ms 60000 --format json >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+partial_rows() {
+  exits 130 && lines err 0 && lines out 2 && is_json "$dir/out" && times '"partial": true' 2
+}
+check "Ctrl-C ends uneven with what there is" partial_rows
 
 status=0
 timeout --preserve-status -s INT 2 "$tool" procs --rounds 1000000 --collections 0 \

@@ -28,6 +28,7 @@ typedef struct command {
 int forced_run(int argc, char **argv);
 int period_run(int argc, char **argv);
 int knobs_run(int argc, char **argv);
+int uneven_run(int argc, char **argv);
 int procs_run(int argc, char **argv);
 int bench_run(int argc, char **argv);
 

@@ -59,6 +59,10 @@ uint64_t cycles_count(const cycle_log *log) {
   return log->count;
 }
 
+uint64_t cycles_oldest(const cycle_log *log) {
+  return log->count > KEPT ? log->count - KEPT : 0;
+}
+
 uint64_t cycles_start_ns(const cycle_log *log, uint64_t index) {
   return log->ring[index % KEPT].start_ns;
 }
@@ -79,7 +83,7 @@ uint64_t cycles_between(const cycle_log *log, uint64_t from_ns, uint64_t to_ns) 
 
 // The first of a range that is still there.
 static uint64_t kept_from(const cycle_log *log, uint64_t first) {
-  return log->count > KEPT && first < log->count - KEPT ? log->count - KEPT : first;
+  return first < cycles_oldest(log) ? cycles_oldest(log) : first;
 }
 
 uint64_t cycles_caused(const cycle_log *log, tide_cause cause, uint64_t first, uint64_t last) {

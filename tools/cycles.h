@@ -19,6 +19,8 @@ void cycles_unwatch(cycle_log *log);
 // Collections in the log; the first has index 0. The last 65536 are kept: where a range that is
 // asked about begins before them, they stand for it.
 uint64_t cycles_count(const cycle_log *log);
+// The index of the first that is kept.
+uint64_t cycles_oldest(const cycle_log *log);
 uint64_t cycles_start_ns(const cycle_log *log, uint64_t index);
 // Collections that came neither from the heap's growth nor from the memory limit.
 uint64_t cycles_unpaced(const cycle_log *log);

@@ -25,6 +25,7 @@ static const command commands[] = {
     {"period", "measure how the hit rate falls as the gap grows past one collection period",
      period_run},
     {"knobs", "measure how GC percent and the memory limit move that fall", knobs_run},
+    {"uneven", "measure how far uneven allocation blurs that fall, and predict it", uneven_run},
     {"procs", "count what a pool loses when the number of processors changes", procs_run},
     {"bench", "compare with other allocators and collectors on several workloads", bench_run},
 };

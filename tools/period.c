@@ -3,6 +3,7 @@
 // of the program sets the pace of collections: a series of gaps for each allocation rate, under the
 // GC percent and the limits that are in force. series.h says what a series is and what is expected.
 #include "command.h"
+#include "pace.h"
 #include "series.h"
 
 #include <tidepool.h>
@@ -45,19 +46,6 @@ static const mode mode_standard = {RATIOS, {60, 60, 0}};
 static const mode mode_quick = {RATIOS_QUICK, {20, 100, 18}};
 static const mode mode_full = {RATIOS_FULL, {60, 300, 180}};
 
-// The settings in force. Complains and returns false where the heap's growth starts no collections.
-static bool read_pace(series *one) {
-  tide_options in_force;
-  tide_options_read(&in_force);
-  one->gc_percent = (int)in_force.gc_percent;
-  one->memory_limit = tide_memory_limit_set(-1);
-  if (one->gc_percent > 0) return true;
-  complain("TIDE_GCPERCENT: %s; accepted here: a percent above 0, since this experiment lives by "
-           "the heap's growth",
-           one->gc_percent < 0 ? "collections are off" : "0 collects all the time");
-  return false;
-}
-
 int period_run(int argc, char **argv) {
   study_settings set = {0};
   options_parse(&spec, &set, argc, argv);
@@ -66,8 +54,8 @@ int period_run(int argc, char **argv) {
   if (set.ratios.count == 0) set.ratios = numbers_of(m->ratios);
   int status = library_start();
   if (status != STATUS_DONE) return status;
-  series in_force, list[NUMBERS_MAX];
-  if (!read_pace(&in_force)) return STATUS_USAGE;
+  series in_force = {.memory_limit = tide_memory_limit_set(-1)}, list[NUMBERS_MAX];
+  if (!pace_percent(&in_force.gc_percent)) return STATUS_USAGE;
   for (size_t i = 0; i < set.rates.count; i++) {
     list[i] = in_force;
     list[i].rate = set.rates.at[i];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The live heap and the steady allocator of an experiment; see pressure.h.
+// The live heap and the allocator of an experiment; see pressure.h.
 //
 // The allocator keeps two clocks. `due` is when the next chunk would be allocated if nothing ever
-// held the thread up: chunk n at start + n x interval. `next` is when it will be. After a pause of
-// the collector or of the scheduler the thread is behind, and catches up by halving the distance
+// held the thread up: as the pattern says. `next` is when it will be. After a pause of the
+// collector or of the scheduler the thread is behind, and catches up by halving the distance
 // between chunks until it is on time again, instead of all at once. What it could not make up for
 // within a quarter of a second is given up, so that a program that was suspended does not wake to
 // a flood.
@@ -21,6 +21,8 @@
 enum { PIECE_BYTES = 4096 };
 static const double late_at_once_ns = 1e6; // as much lateness is made up for without spacing
 static const double given_up_ns = 250e6;
+// A chunk may be far off; the end of the thread is looked for this often.
+static const uint64_t nap_ns = 20 * 1000 * 1000;
 
 // ---- The live heap --------------------------------------------------------------------------
 
@@ -58,47 +60,65 @@ void ballast_free(ballast *b) {
 
 struct pressure {
   pthread_t thread;
-  double interval_ns; // between two chunks
-  AO_t chunks;        // allocated so far
+  pattern pattern;
+  void *(*make)(size_t bytes);
+  uint64_t start_ns;
+  AO_t bytes; // allocated so far
   volatile unsigned stop;
   volatile unsigned failed;
 };
 
+typedef struct appointment {
+  const pressure *p;
+  uint64_t at_ns;
+} appointment;
+
 static void *sleep_for_chunk(void *arg) {
-  sleep_until(*(const uint64_t *)arg);
+  const appointment *a = arg;
+  for (uint64_t now = now_ns(); now < a->at_ns && !AO_int_load(&a->p->stop); now = now_ns())
+    sleep_until(a->at_ns - now > nap_ns ? now + nap_ns : a->at_ns);
   return NULL;
+}
+
+// Apart, so that no stale word keeps the chunk alive: of a few megabytes that would be seen.
+__attribute__((noinline)) static bool make_chunk(pressure *p, size_t bytes) {
+  volatile char *made = p->make(bytes);
+  if (!made) return false;
+  *made = 1;
+  (void)AO_fetch_and_add(&p->bytes, bytes);
+  return true;
 }
 
 static void *allocate(void *arg) {
   pressure *p = arg;
   sleep_exactly();
-  double due = (double)now_ns(), next = due;
+  double due = (double)p->start_ns, next = due;
   while (!AO_int_load(&p->stop)) {
-    uint64_t at = (uint64_t)next;
-    if (now_ns() < at) tide_blocking(sleep_for_chunk, &at);
-    volatile char *chunk = tide_alloc(PRESSURE_CHUNK_BYTES);
-    if (!chunk) {
+    chunk planned = pattern_next(&p->pattern);
+    due += planned.after_ns;
+    next = fmax(fmax(due, next + planned.after_ns / 2), (double)now_ns() - late_at_once_ns);
+    appointment a = {p, (uint64_t)next};
+    if (now_ns() < a.at_ns) tide_blocking(sleep_for_chunk, &a);
+    if (AO_int_load(&p->stop)) break;
+    if (!make_chunk(p, planned.bytes)) {
       AO_int_store(&p->failed, 1);
       return NULL;
     }
-    *chunk = 1;
-    (void)AO_fetch_and_add1(&p->chunks);
-
     double now = (double)now_ns();
-    due += p->interval_ns;
     if (due < now - given_up_ns) due = now;
-    next = fmax(fmax(due, next + p->interval_ns / 2), now - late_at_once_ns);
   }
   return NULL;
 }
 
-pressure *pressure_start(double bytes_per_second) {
+static pressure *start(const pattern_settings *set, void *(*make)(size_t bytes)) {
   pressure *p = calloc(1, sizeof *p);
   if (!p) {
     complain("no memory for the allocating thread");
     return NULL;
   }
-  p->interval_ns = PRESSURE_CHUNK_BYTES / bytes_per_second * 1e9;
+  p->pattern = pattern_begin(set);
+  p->make = make;
+  p->start_ns = now_ns();
   int error = thread_start(&p->thread, allocate, p);
   if (!error) return p;
   complain("cannot start the allocating thread: %s", strerror(error));
@@ -106,8 +126,29 @@ pressure *pressure_start(double bytes_per_second) {
   return NULL;
 }
 
+// Inline functions of the library, which have no one address.
+static void *make_zeroed(size_t bytes) {
+  return tide_alloc(bytes);
+}
+
+static void *make_leaf(size_t bytes) {
+  return tide_alloc_leaf(bytes);
+}
+
+pressure *pressure_start(double bytes_per_second) {
+  const pattern_settings steady = {
+      .kind = PATTERN_STEADY, .rate = bytes_per_second, .chunk_bytes = PRESSURE_CHUNK_BYTES};
+  return start(&steady, make_zeroed);
+}
+
+pressure *pressure_start_pattern(const pattern_settings *set, uint64_t *at_ns) {
+  pressure *p = start(set, make_leaf);
+  if (p) *at_ns = p->start_ns;
+  return p;
+}
+
 uint64_t pressure_bytes(const pressure *p) {
-  return (uint64_t)AO_load(&p->chunks) * PRESSURE_CHUNK_BYTES;
+  return (uint64_t)AO_load(&p->bytes);
 }
 
 bool pressure_failed(const pressure *p) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The rest of the program, as a pool sees it: a live heap of a given size, and a thread that
-// allocates and drops memory at a steady rate. Together they set the collection period.
+// allocates and drops memory, at a steady rate or by a pattern. Together they set the collection
+// period.
 #ifndef TIDEPOOL_TOOL_PRESSURE_H
 #define TIDEPOOL_TOOL_PRESSURE_H
+
+#include "pattern.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,6 +26,10 @@ enum { PRESSURE_CHUNK_BYTES = 64 * 1024 };
 // Starts a thread that allocates bytes_per_second in zeroed chunks. Complains and returns NULL when
 // it cannot.
 pressure *pressure_start(double bytes_per_second);
+
+// The same by a pattern from its beginning, in chunks whose contents are left as they are: however
+// large one is, it takes no time. at_ns is set to the moment at which it began.
+pressure *pressure_start_pattern(const pattern_settings *set, uint64_t *at_ns);
 
 // What it has allocated so far, in bytes.
 uint64_t pressure_bytes(const pressure *p);

@@ -6,6 +6,7 @@
 // its gaps are measured.
 #include "series.h"
 #include "command.h"
+#include "pace.h"
 #include "progress.h"
 #include "wait.h"
 
@@ -81,23 +82,13 @@ static void apply(const series *one) {
   tide_memory_limit_set(one->memory_limit);
 }
 
-// By the GC percent alone.
-static double growth_by_percent(double live_bytes, int percent) {
-  if (percent < 0) return HUGE_VAL;
-  tide_options in_force;
-  tide_options_read(&in_force);
-  double floor_bytes =
-      in_force.min_heap_bytes > 0 ? (double)in_force.min_heap_bytes : 4 * 0x1p20 * percent / 100;
-  return fmax(live_bytes * (1 + percent / 100.0), floor_bytes) - live_bytes;
-}
-
 // The goal under a limit depends on what is mapped beside the objects, which only the library
 // knows. More than one collection a chunk there cannot be.
 static bool expect_growth(study *s) {
   ballast *live = ballast_create(s->set->live_bytes);
   for (size_t i = 0; live && i < s->count; i++) {
     series *one = &s->list[i];
-    double growth = growth_by_percent((double)s->set->live_bytes, one->gc_percent);
+    double growth = pace_growth_bytes((double)s->set->live_bytes, one->gc_percent);
     if (has_limit(one)) {
       tide_memstats m;
       apply(one);
