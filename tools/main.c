@@ -26,6 +26,7 @@ static const command commands[] = {
      period_run},
     {"knobs", "measure how GC percent and the memory limit move that fall", knobs_run},
     {"procs", "count what a pool loses when the number of processors changes", procs_run},
+    {"marshal", "encode requests with a pooled encoder, and with one made for each", marshal_run},
     {"bench", "compare with other allocators and collectors on several workloads", bench_run},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
