@@ -29,6 +29,7 @@ int forced_run(int argc, char **argv);
 int period_run(int argc, char **argv);
 int knobs_run(int argc, char **argv);
 int procs_run(int argc, char **argv);
+int sawtooth_run(int argc, char **argv);
 int marshal_run(int argc, char **argv);
 int bench_run(int argc, char **argv);
 

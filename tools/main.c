@@ -26,6 +26,8 @@ static const command commands[] = {
      period_run},
     {"knobs", "measure how GC percent and the memory limit move that fall", knobs_run},
     {"procs", "count what a pool loses when the number of processors changes", procs_run},
+    {"sawtooth", "show the latency of a service when its pool has been emptied, and the cures",
+     sawtooth_run},
     {"marshal", "encode requests with a pooled encoder, and with one made for each", marshal_run},
     {"bench", "compare with other allocators and collectors on several workloads", bench_run},
 };
