@@ -4,9 +4,10 @@
 //
 // A run is one mode on a number of threads. Each thread encodes all envelopes once to warm up: what
 // a pool misses the first time, and buffers that grow to the size of the largest envelope, are not
-// counted. Then all wait, the statistics are read, and the rounds that count begin. So allocs_op
-// and bytes_op are differences of exact counts with no thread running at either end. Runs of the
-// modes alternate, so that what a busy machine adds falls on all.
+// counted. Then all wait, the statistics are read, and the rounds that count begin; at their end
+// all wait once more. So allocs_op and bytes_op are differences of exact counts: statistics are
+// exact where no thread runs, but one that is just ending may be counted as it was before. Runs of
+// the modes alternate, so that what a busy machine adds falls on all.
 #include "command.h"
 #include "output.h"
 #include "progress.h"
@@ -51,7 +52,7 @@ static const option_row table_of_options[] = {
      "times through the set in a run (default 50, with --quick 10)"},
     {"runs", "N", OPTION_COUNT, offsetof(settings, runs), NULL, 1, RUNS_MAX, NULL,
      "runs of each mode, by turns; medians count (default 5, with --quick 3)"},
-    {"seed", "N", OPTION_COUNT, offsetof(settings, seed), "1", 0, 0x1p53, NULL,
+    {"seed", "N", OPTION_COUNT, offsetof(settings, seed), "1", 0, 4294967295, NULL,
      "what the envelopes are made from"},
     {"quick", NULL, OPTION_FLAG, offsetof(settings, quick), NULL, 0, 0, NULL,
      "fewer rounds and runs, done in a second or two"},
@@ -106,11 +107,12 @@ static const column columns[FIELDS] = {
     [PARTIAL] = {"partial", NULL, COLUMN_FLAG, 0},
 };
 
-enum { S_EXPERIMENT, S_SUMMARY, S_OPS, S_OUTPUT, S_SHARE, S_FASTER, S_FIELDS };
+enum { S_EXPERIMENT, S_SUMMARY, S_SEED, S_OPS, S_OUTPUT, S_SHARE, S_FASTER, S_FIELDS };
 
 static const column summary_columns[S_FIELDS] = {
     [S_EXPERIMENT] = {"experiment", NULL, COLUMN_TEXT, 0},
     [S_SUMMARY] = {"summary", NULL, COLUMN_FLAG, 0},
+    [S_SEED] = {"seed", NULL, COLUMN_COUNT, 0},
     [S_OPS] = {"ops", NULL, COLUMN_COUNT, 0}, // of one thread, in one run
     [S_OUTPUT] = {"output_bytes_op", NULL, COLUMN_REAL, 1},
     [S_SHARE] = {"pool_allocs_over_fresh", NULL, COLUMN_REAL, 6}, // the worst number of threads
@@ -139,8 +141,8 @@ struct team {
   uint64_t rounds;
   uint64_t output_bytes; // of one round
   unsigned workers;
-  gate start;             // of the rounds that count
   gate arrived;           // once everybody has warmed up, once everybody is done
+  gate leave;             // for the rounds that count, for the end: the statistics have been read
   volatile unsigned here; // workers at the gate
   volatile unsigned failed;
   worker team[THREADS_MAX];
@@ -157,7 +159,7 @@ static void *arrive(void *arg) {
   // Full: the last one passes on to the caller what all of them did.
   if (AO_int_fetch_and_add1_full(&t->here) + 1 == t->workers * at->round)
     gate_open(&t->arrived, at->round);
-  if (at->round == 1) gate_await(&t->start, 1);
+  gate_await(&t->leave, at->round);
   return NULL;
 }
 
@@ -213,7 +215,7 @@ static void *join_all(void *arg) {
   return NULL;
 }
 
-// Workers that could not be started count as arrived, at both ends.
+// How many could be started.
 static unsigned start_workers(team *t, unsigned workers) {
   t->workers = workers;
   for (unsigned i = 0; i < workers; i++) {
@@ -232,9 +234,10 @@ static bool run_team(team *t, unsigned workers, outcome *found) {
   if (started < workers) exit(STATUS_FAILED); // those that run wait for the others
   tide_blocking(await_arrival, &(stop){&t->team[0], 1});
   moment before = look(t->from);
-  gate_open(&t->start, 1);
+  gate_open(&t->leave, 1);
   tide_blocking(await_arrival, &(stop){&t->team[0], 2});
   moment after = look(t->from);
+  gate_open(&t->leave, 2);
   tide_blocking(join_all, t);
   if (t->failed) {
     complain("out of memory, or an encoder was used by two threads at a time");
@@ -382,6 +385,7 @@ static void add_rows(run *r) {
   cell row[S_FIELDS] = {
       [S_EXPERIMENT].text = "marshal",
       [S_SUMMARY].flag = true,
+      [S_SEED].count = (int64_t)r->set.seed,
       [S_OPS].count = (int64_t)(r->set.envelopes * r->set.rounds),
       [S_OUTPUT].real = (double)r->output_bytes / (double)r->set.envelopes,
       [S_SHARE].real = share,
@@ -415,11 +419,11 @@ static void print_text(FILE *file, const text_style *style, const void *data) {
   const run *r = data;
   paragraph_print(
       file,
-      "marshal: %s engine, %llu envelopes of %.0f bytes of JSON on average, %llu rounds "
+      "marshal: %s engine, %llu envelopes of %.0f bytes of JSON on average, seed %llu, %llu rounds "
       "a run, medians of %llu runs by turns",
       r->set.common.engine, (unsigned long long)r->set.envelopes,
-      (double)r->output_bytes / (double)r->set.envelopes, (unsigned long long)r->set.rounds,
-      (unsigned long long)r->set.runs);
+      (double)r->output_bytes / (double)r->set.envelopes, (unsigned long long)r->set.seed,
+      (unsigned long long)r->set.rounds, (unsigned long long)r->set.runs);
   fputc('\n', file);
   table_print(file, style, &r->rows);
   fputc('\n', file);
