@@ -35,14 +35,14 @@ static const encoder_options made = {
 enum { CASE_SURVIVE = 5, CASE_MIN_IDLE, CASE_PERCENT };
 
 const saw_kind saw_kinds[SAWTOOTH_CASES] = {
-    {"steady", SUPPLY_POOL, REST_NONE, false, "a pool, requests without gaps"},
-    {"below", SUPPLY_POOL, REST_SHORT, false, "a pool, gaps well below a period"},
+    {"steady", SUPPLY_POOL, REST_NONE, false, "a pool, no gaps"},
+    {"below", SUPPLY_POOL, REST_SHORT, false, "a pool, short gaps"},
     {"beyond", SUPPLY_POOL, REST_LONG, false, "a pool, long gaps"},
-    {"freelist", SUPPLY_FREELIST, REST_LONG, true, "a free list with a place for each worker"},
+    {"freelist", SUPPLY_FREELIST, REST_LONG, true, "a free list, a place for each worker"},
     {"owned", SUPPLY_OWNED, REST_LONG, true, "an encoder that each worker owns"},
-    [CASE_SURVIVE] = {"survive", SUPPLY_POOL, REST_LONG, true, "a pool, survive = "},
-    [CASE_MIN_IDLE] = {"min_idle", SUPPLY_POOL, REST_LONG, true, "a pool, min_idle_ns = "},
-    [CASE_PERCENT] = {"percent", SUPPLY_POOL, REST_LONG, true, "a pool, GC percent "},
+    [CASE_SURVIVE] = {"survive", SUPPLY_POOL, REST_LONG, true, "a pool that survives more"},
+    [CASE_MIN_IDLE] = {"min_idle", SUPPLY_POOL, REST_LONG, true, "a pool that keeps for a time"},
+    [CASE_PERCENT] = {"percent", SUPPLY_POOL, REST_LONG, true, "a pool, rarer collections"},
 };
 
 static const option_row table_of_options[] = {
@@ -62,7 +62,7 @@ static const option_row table_of_options[] = {
      NULL, "memory that the rest of the program keeps"},
     {"alloc-rate", "N", OPTION_COUNT, offsetof(saw_settings, alloc_rate), "200", 1, 100000, NULL,
      "MB/s that the rest of the program allocates and drops"},
-    {"seed", "N", OPTION_COUNT, offsetof(saw_settings, seed), "1", 0, 0x1p53, NULL,
+    {"seed", "N", OPTION_COUNT, offsetof(saw_settings, seed), "1", 0, 4294967295, NULL,
      "what the requests are made from"},
     {"series", NULL, OPTION_FLAG, offsetof(saw_settings, series), NULL, 0, 0, NULL,
      "with JSON, also the latencies over time and the collections, an object each"},
@@ -364,11 +364,12 @@ static int run_experiment(saw_run *r) {
 
 static int check(saw_run *r) {
   if (r->set.ratio.count != 1) {
-    complain("--ratio: more than one number is not accepted");
+    complain("--ratio: %zu numbers; accepted: one", r->set.ratio.count);
     return STATUS_USAGE;
   }
-  if ((double)r->set.rate * (double)r->set.seconds <= requests_most) return STATUS_DONE;
-  complain("--rate times --seconds: more than %.0f requests in a case are not accepted",
+  double requests = (double)r->set.rate * (double)r->set.seconds;
+  if (requests <= requests_most) return STATUS_DONE;
+  complain("--rate times --seconds: %.0f requests in a case; accepted: at most %.0f", requests,
            requests_most);
   return STATUS_USAGE;
 }

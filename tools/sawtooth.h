@@ -20,7 +20,7 @@ typedef struct saw_kind {
   supply_kind from;
   rest gap;
   bool cure;
-  const char *what; // for the legend
+  const char *about; // for the text
 } saw_kind;
 
 extern const saw_kind saw_kinds[SAWTOOTH_CASES];
@@ -76,6 +76,27 @@ typedef struct saw_run {
   size_t count;
   bool partial;
 } saw_run;
+
+// What a case says. Teeth and misses_first are summed up over the waves.
+typedef struct saw_digest {
+  uint64_t requests, misses, late;
+  uint64_t teeth;
+  uint64_t misses_first; // in the first bin of a wave
+  double p50_us, p99_us, p999_us, most_us;
+  double first_us, later_us; // medians over the waves, see waves.h
+  double first_most_us;      // the same of the worst in the first bin
+  double pause_p50_us, pause_most_us;
+  uint64_t collections; // once the first wave was over
+  double gap_ms;
+  uint64_t bytes_kept;
+} saw_digest;
+
+// The case has one complete wave at least that counts. Ends the program when there is no memory.
+saw_digest saw_digest_of(const saw_run *r, const saw_case *c);
+// The beginning of what counts.
+uint64_t saw_origin_ns(const saw_case *c);
+// Zeroed; count may be 0. Ends the program when there is none.
+void *saw_memory(size_t count, size_t size);
 
 // Prints the report and writes the files. Complains and returns false on the first error.
 bool sawtooth_report(const saw_run *r);

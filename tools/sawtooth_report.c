@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The rows of `tidepool sawtooth`, the latencies over time, two pictures, and what follows from
+// The rows of `tidepool sawtooth`, the latencies over time, pictures, and what follows from
 // them; see sawtooth.h.
 #include "sawtooth.h"
 #include "command.h"
@@ -30,6 +30,7 @@ enum {
   MOST,
   FIRST,
   LATER,
+  FIRST_MOST,
   TOOTH,
   TOOTH_SHARE,
   LATE_SHARE,
@@ -50,21 +51,22 @@ static const column columns[FIELDS] = {
     [CASE] = {"case", "case", COLUMN_TEXT, 0},
     [RATE] = {"rate", NULL, COLUMN_COUNT, 0},
     [WORKERS] = {"workers", NULL, COLUMN_COUNT, 0},
-    [GAP] = {"gap_ms", "T ms", COLUMN_REAL, 1},
-    [PERIOD] = {"gc_period_ms", "G ms", COLUMN_REAL, 1},
+    [GAP] = {"gap_ms", NULL, COLUMN_REAL, 1},
+    [PERIOD] = {"gc_period_ms", NULL, COLUMN_REAL, 1},
     [GAP_OVER_PERIOD] = {"gap_over_period", "T/G", COLUMN_REAL, 2},
     [WAVES] = {"waves", NULL, COLUMN_COUNT, 0},
     [REQUESTS] = {"requests", NULL, COLUMN_COUNT, 0},
-    [HIT_RATE] = {"hit_rate", "hit rate", COLUMN_REAL, 4},
+    [HIT_RATE] = {"hit_rate", NULL, COLUMN_REAL, 4},
     [MISSES] = {"misses", NULL, COLUMN_COUNT, 0},
-    [MISSES_WAVE] = {"misses_per_wave", "misses a wave", COLUMN_REAL, 2},
+    [MISSES_WAVE] = {"misses_per_wave", "misses", COLUMN_REAL, 2},
     [MISSES_FIRST] = {"misses_first", NULL, COLUMN_COUNT, 0},
     [P50] = {"p50_us", "p50 us", COLUMN_REAL, 0},
     [P99] = {"p99_us", "p99", COLUMN_REAL, 0},
     [P999] = {"p999_us", "p99.9", COLUMN_REAL, 0},
     [MOST] = {"max_us", "max", COLUMN_REAL, 0},
-    [FIRST] = {"first_us", "first us", COLUMN_REAL, 0},
-    [LATER] = {"later_us", "later us", COLUMN_REAL, 0},
+    [FIRST] = {"first_us", "first", COLUMN_REAL, 0},
+    [LATER] = {"later_us", NULL, COLUMN_REAL, 0},
+    [FIRST_MOST] = {"first_max_us", NULL, COLUMN_REAL, 0},
     [TOOTH] = {"tooth", NULL, COLUMN_FLAG, 0},
     [TOOTH_SHARE] = {"tooth_share", "teeth", COLUMN_REAL, 2},
     [LATE_SHARE] = {"late_share", NULL, COLUMN_REAL, 5},
@@ -81,6 +83,7 @@ static const column columns[FIELDS] = {
 enum {
   S_EXPERIMENT,
   S_SUMMARY,
+  S_SEED,
   S_MAKE,
   S_REQUEST,
   S_ENCODER,
@@ -95,6 +98,7 @@ enum {
 static const column summary_columns[S_FIELDS] = {
     [S_EXPERIMENT] = {"experiment", NULL, COLUMN_TEXT, 0},
     [S_SUMMARY] = {"summary", NULL, COLUMN_FLAG, 0},
+    [S_SEED] = {"seed", NULL, COLUMN_COUNT, 0},
     [S_MAKE] = {"make_us", NULL, COLUMN_REAL, 1},
     [S_REQUEST] = {"request_us", NULL, COLUMN_REAL, 2},
     [S_ENCODER] = {"encoder_bytes", NULL, COLUMN_COUNT, 0},
@@ -135,106 +139,15 @@ typedef struct result {
   table rows, summary, bins, collections;
 } result;
 
-// ---- Numbers --------------------------------------------------------------------------------
-
-// What the waves of a case say; sums over them.
-typedef struct digest {
-  uint64_t requests, misses, misses_first, late;
-  uint64_t teeth;
-  double p50_us, p99_us, p999_us, most_us;
-  double first_us, later_us; // medians over the waves
-  double pause_p50_us, pause_most_us;
-  uint64_t collections; // once the first wave was over
-} digest;
-
 static double us(uint64_t ns) {
   return (double)ns * 1e-3;
-}
-
-// The beginning of what counts.
-static uint64_t origin_ns(const saw_case *c) {
-  return schedule_wave_ns(&c->plan, 1);
-}
-
-static void *memory(size_t count, size_t size) {
-  void *block = calloc(count + 1, size);
-  if (block) return block;
-  complain("no memory for the results");
-  exit(STATUS_FAILED);
-}
-
-static void digest_requests(const saw_case *c, digest *d) {
-  uint64_t first = c->plan.per_wave, last = first + c->waves * c->plan.per_wave;
-  uint64_t *latencies = memory(last - first, sizeof *latencies);
-  for (uint64_t i = first; i < last; i++) {
-    const sample *s = &c->samples[i];
-    latencies[d->requests++] = s->latency_ns;
-    d->misses += s->missed;
-    d->late += s->late;
-  }
-  d->p50_us = us(quantile_ns(latencies, d->requests, 0.5));
-  d->p99_us = us(quantile_ns(latencies, d->requests, 0.99));
-  d->p999_us = us(quantile_ns(latencies, d->requests, 0.999));
-  d->most_us = us(quantile_ns(latencies, d->requests, 1));
-  free(latencies);
-}
-
-// A tooth is at least half of what it takes to make an encoder.
-static void digest_waves(const saw_run *r, const saw_case *c, digest *d) {
-  uint64_t *scratch = memory(c->plan.per_wave, sizeof *scratch);
-  uint64_t *first = memory(c->waves, sizeof *first), *later = memory(c->waves, sizeof *later);
-  for (uint64_t i = 0; i < c->waves; i++) {
-    bin bins[SAWTOOTH_WAVE_BINS];
-    size_t count = bins_of_wave(&c->plan, c->samples, i + 1, SAWTOOTH_BIN_NS, bins,
-                                SAWTOOTH_WAVE_BINS, scratch);
-    tooth t = tooth_of(bins, count, (uint64_t)(r->make_ns / 2));
-    first[i] = t.first_ns;
-    later[i] = t.later_ns;
-    d->teeth += t.stands;
-    d->misses_first += bins[0].misses;
-  }
-  d->first_us = us(quantile_ns(first, c->waves, 0.5));
-  d->later_us = us(quantile_ns(later, c->waves, 0.5));
-  free(scratch);
-  free(first);
-  free(later);
-}
-
-static void digest_pauses(const saw_case *c, digest *d) {
-  uint64_t *pauses = memory(c->collection_count, sizeof *pauses);
-  size_t known = 0;
-  for (size_t i = 0; i < c->collection_count; i++) {
-    if (c->collections[i].at_ns < origin_ns(c)) continue;
-    d->collections++;
-    if (c->collections[i].pause_ns) pauses[known++] = c->collections[i].pause_ns;
-  }
-  d->pause_p50_us = known ? us(quantile_ns(pauses, known, 0.5)) : NAN;
-  d->pause_most_us = known ? us(quantile_ns(pauses, known, 1)) : NAN;
-  free(pauses);
-}
-
-// Idle encoders as they lay before a wave, and what a higher percent lets the heap grow by.
-static uint64_t bytes_kept(const saw_run *r, const saw_case *c) {
-  double items = c->idle_looks ? (double)c->idle_items / (double)c->idle_looks : 0;
-  double grown =
-      isnan(c->growth_bytes) ? 0 : c->growth_bytes * (1 - (double)r->percent / c->percent);
-  return (uint64_t)(items * (double)r->encoder_bytes + grown);
-}
-
-// From one use of the pool to the next.
-static double gap_ms(const saw_case *c) {
-  uint64_t between = c->plan.wave_ns / c->plan.per_wave;
-  return (double)(c->plan.gap_ns + between) * 1e-6;
 }
 
 // ---- Rows -----------------------------------------------------------------------------------
 
 static void add_row(result *to, const saw_case *c) {
   const saw_run *r = to->run;
-  digest d = {0};
-  digest_requests(c, &d);
-  digest_waves(r, c, &d);
-  digest_pauses(c, &d);
+  saw_digest d = saw_digest_of(r, c);
   double waves = (double)c->waves, requests = (double)d.requests, share = (double)d.teeth / waves;
   cell row[FIELDS] = {
       [EXPERIMENT].text = "sawtooth",
@@ -242,9 +155,9 @@ static void add_row(result *to, const saw_case *c) {
       [CASE].text = c->kind->name,
       [RATE].count = (int64_t)r->set.rate,
       [WORKERS].count = (int64_t)r->set.workers,
-      [GAP].real = gap_ms(c),
+      [GAP].real = d.gap_ms,
       [PERIOD].real = c->period_ns * 1e-6,
-      [GAP_OVER_PERIOD].real = gap_ms(c) * 1e6 / c->period_ns,
+      [GAP_OVER_PERIOD].real = d.gap_ms * 1e6 / c->period_ns,
       [WAVES].count = (int64_t)c->waves,
       [REQUESTS].count = (int64_t)d.requests,
       [HIT_RATE].real = 1 - (double)d.misses / requests,
@@ -257,13 +170,14 @@ static void add_row(result *to, const saw_case *c) {
       [MOST].real = d.most_us,
       [FIRST].real = d.first_us,
       [LATER].real = d.later_us,
+      [FIRST_MOST].real = d.first_most_us,
       [TOOTH].flag = share > 0.5,
       [TOOTH_SHARE].real = share,
       [LATE_SHARE].real = (double)d.late / requests,
       [COLLECTIONS].count = (int64_t)d.collections,
       [PAUSE_P50].real = d.pause_p50_us,
       [PAUSE_MOST].real = d.pause_most_us,
-      [BYTES_KEPT].count = (int64_t)bytes_kept(r, c),
+      [BYTES_KEPT].count = (int64_t)d.bytes_kept,
       [GC_PERCENT].count = c->percent,
       [SURVIVE].count = c->kind->from != SUPPLY_POOL ? COUNT_OFF
                         : c->survive                 ? c->survive
@@ -275,7 +189,7 @@ static void add_row(result *to, const saw_case *c) {
 }
 
 static void add_bins(result *to, const saw_case *c) {
-  uint64_t *scratch = memory(c->plan.per_wave, sizeof *scratch);
+  uint64_t *scratch = saw_memory(c->plan.per_wave, sizeof *scratch);
   for (uint64_t wave = 1; wave <= c->waves; wave++) {
     bin bins[SAWTOOTH_WAVE_BINS];
     size_t count = bins_of_wave(&c->plan, c->samples, wave, SAWTOOTH_BIN_NS, bins,
@@ -286,7 +200,7 @@ static void add_bins(result *to, const saw_case *c) {
           [B_EXPERIMENT].text = "sawtooth",
           [B_SERIES].flag = true,
           [B_CASE].text = c->kind->name,
-          [B_T].real = (double)(bins[i].start_ns - origin_ns(c)) * 1e-6,
+          [B_T].real = (double)(bins[i].start_ns - saw_origin_ns(c)) * 1e-6,
           [B_REQUESTS].count = (int64_t)bins[i].count,
           [B_P50].real = us(bins[i].median_ns),
           [B_MOST].real = us(bins[i].most_ns),
@@ -301,12 +215,12 @@ static void add_bins(result *to, const saw_case *c) {
 static void add_collections(result *to, const saw_case *c) {
   for (size_t i = 0; i < c->collection_count; i++) {
     const saw_collection *one = &c->collections[i];
-    if (one->at_ns < origin_ns(c)) continue;
+    if (one->at_ns < saw_origin_ns(c)) continue;
     cell row[C_FIELDS] = {
         [C_EXPERIMENT].text = "sawtooth",
         [C_COLLECTION].flag = true,
         [C_CASE].text = c->kind->name,
-        [C_T].real = (double)(one->at_ns - origin_ns(c)) * 1e-6,
+        [C_T].real = (double)(one->at_ns - saw_origin_ns(c)) * 1e-6,
         [C_PAUSE].real = one->pause_ns ? us(one->pause_ns) : NAN,
     };
     table_add(&to->collections, row);
@@ -344,6 +258,7 @@ static void add_summary(result *to) {
   cell row[S_FIELDS] = {
       [S_EXPERIMENT].text = "sawtooth",
       [S_SUMMARY].flag = true,
+      [S_SEED].count = (int64_t)r->set.seed,
       [S_MAKE].real = r->make_ns * 1e-3,
       [S_REQUEST].real = r->request_ns * 1e-3,
       [S_ENCODER].count = (int64_t)r->encoder_bytes,
@@ -358,12 +273,23 @@ static void add_summary(result *to) {
 
 // ---- The pictures ---------------------------------------------------------------------------
 
-// The first three waves that count, and the gaps behind them. The picture begins a little before.
+enum { WAVES_SHOWN = TIMELINE_TICKS - 1 };
+
+// Where the waves begin, and the end, counted as in the files.
+static void fill_ticks(timeline *t, double lead_ns, double period_ns, double width_ns) {
+  for (int i = 0; i < WAVES_SHOWN; i++)
+    t->ticks[i] =
+        (timeline_tick){(int)((lead_ns + i * period_ns) / width_ns), i * period_ns * 1e-6};
+  double end_ns = WAVES_SHOWN * period_ns - lead_ns;
+  t->ticks[WAVES_SHOWN] = (timeline_tick){TIMELINE_COLUMNS - 1, end_ns * 1e-6};
+}
+
+// The first waves that count, and the gaps behind them. The picture begins a little before.
 static void fill_timeline(timeline *t, const saw_case *c) {
-  double period_ns = (double)(c->plan.wave_ns + c->plan.gap_ns);
-  double lead_ns = period_ns / 20, span_ns = 3 * period_ns;
-  double from_ns = (double)origin_ns(c) - lead_ns, width_ns = span_ns / TIMELINE_COLUMNS;
-  t->span_ms = span_ns * 1e-6;
+  double period_ns = (double)(c->plan.wave_ns + c->plan.gap_ns), lead_ns = period_ns / 20;
+  double from_ns = (double)saw_origin_ns(c) - lead_ns;
+  double width_ns = WAVES_SHOWN * period_ns / TIMELINE_COLUMNS;
+  fill_ticks(t, lead_ns, period_ns, width_ns);
   for (int x = 0; x < TIMELINE_COLUMNS; x++) t->columns[x] = (timeline_column){.most = NAN};
   for (uint64_t i = 0; i < schedule_requests(&c->plan); i++) {
     const sample *s = &c->samples[i];
@@ -379,94 +305,124 @@ static void fill_timeline(timeline *t, const saw_case *c) {
   }
 }
 
-// Up to the next 1, 2 or 5 with zeros behind it.
-static double round_up(double value) {
-  double unit = pow(10, floor(log10(fmax(value, 1))));
-  double steps[] = {1, 2, 5, 10};
-  for (int i = 0; i < 4; i++)
-    if (value <= steps[i] * unit) return steps[i] * unit;
-  return 10 * unit;
-}
-
 // `beyond` and the first cure that there is, to one scale: twice as high as the usual tooth.
-static void print_pictures(FILE *file, const text_style *style, const result *r) {
+static void print_timelines(FILE *file, const text_style *style, const result *r) {
   const char *names[2] = {"beyond", NULL};
-  double first_us = 0;
+  double worst_us = 0;
   for (size_t i = 0; i < r->rows.row_count; i++) {
     const cell *row = r->rows.cells + i * FIELDS;
     bool cure = is_cure(r, row);
     if (cure && !names[1]) names[1] = row[CASE].text;
-    if (cure || strcmp(row[CASE].text, names[0]) == 0) first_us = fmax(first_us, row[FIRST].real);
+    if (cure || strcmp(row[CASE].text, names[0]) == 0)
+      worst_us = fmax(worst_us, row[FIRST_MOST].real);
   }
   bool legend = true;
   for (int i = 0; i < 2; i++) {
     if (!names[i] || !row_of(r, names[i])) continue;
-    char title[96];
-    snprintf(title, sizeof title, "%s: the worst latency over time", names[i]);
-    timeline picture = {.title = title, .unit = "us", .top = round_up(2 * first_us)};
-    fill_timeline(&picture, case_of(r, names[i]));
+    const saw_case *c = case_of(r, names[i]);
+    char title[128];
+    snprintf(title, sizeof title, "%s (%s): the worst latency, us", names[i], c->kind->about);
+    timeline picture = {.title = title, .top = round_up(1.5 * worst_us)};
+    fill_timeline(&picture, c);
     timeline_print(file, style, &picture, legend);
     fputc('\n', file);
     legend = false;
   }
 }
 
+static void fill_strip(strip *to, const saw_case *c, uint64_t column_ns) {
+  uint64_t worst[STRIP_COLUMNS], *scratch = saw_memory(c->waves, sizeof *scratch);
+  usual_wave(&c->plan, c->samples, 1, c->waves + 1, column_ns, worst, STRIP_COLUMNS, scratch);
+  to->name = c->kind->name;
+  for (int x = 0; x < STRIP_COLUMNS; x++) to->columns[x] = worst[x] ? us(worst[x]) : NAN;
+  free(scratch);
+}
+
+// The beginning of a wave, for each case: as long as some encoders take to be made, and with a
+// request in each column.
+static void print_strips(FILE *file, const text_style *style, const result *r) {
+  strip strips[SAWTOOTH_CASES];
+  size_t count = 0;
+  double spacing_us = 1e6 / (double)r->run->set.rate;
+  double span_us = round_up(fmax(r->run->make_ns * 4e-3, spacing_us * STRIP_COLUMNS));
+  for (size_t i = 0; i < r->run->count; i++)
+    if (r->run->cases[i].waves)
+      fill_strip(&strips[count++], &r->run->cases[i], (uint64_t)(span_us * 1e3 / STRIP_COLUMNS));
+  strips_print(file, style, "How a wave begins: the worst latency, us, the median of the waves",
+               span_us * 1e-3, strips, count);
+  fputc('\n', file);
+}
+
 // ---- Text -----------------------------------------------------------------------------------
 
 static void print_head(FILE *file, const result *r) {
-  const saw_settings *set = &r->run->set;
+  const saw_run *run = r->run;
+  const saw_settings *set = &run->set;
+  char period[64] = "";
+  if (run->period_ns > 0)
+    snprintf(period, sizeof period, ", a collection every %.0f~ms", run->period_ns * 1e-6);
   paragraph_print(file,
-                  "sawtooth: %s engine, %llu requests a second in waves of %llu~ms, %llu workers; "
-                  "beside it %s live and %llu MB/s allocated, a collection every %.0f~ms",
+                  "sawtooth: %s engine, %llu requests a second in waves of %llu~ms, %llu workers, "
+                  "seed %llu; beside it %s live and %llu~MB/s allocated%s",
                   set->common.engine, (unsigned long long)set->rate,
                   (unsigned long long)set->wave_ms, (unsigned long long)set->workers,
-                  size_text(set->live_bytes), (unsigned long long)set->alloc_rate,
-                  r->run->period_ns * 1e-6);
+                  (unsigned long long)set->seed, size_text(set->live_bytes),
+                  (unsigned long long)set->alloc_rate, period);
   paragraph_print(file,
                   "An encoder with its buffers and dictionary has %s and takes %.0f~us to make; a "
                   "request takes %.2g~us.",
-                  size_text(r->run->encoder_bytes), r->run->make_ns * 1e-3,
-                  r->run->request_ns * 1e-3);
+                  size_text(run->encoder_bytes), run->make_ns * 1e-3, run->request_ns * 1e-3);
 }
 
-static void print_legend(FILE *file) {
+static void print_legend(FILE *file, const result *r) {
   paragraph_print(
-      file, "T is the time between two waves, G the collection period. Latencies count from when a "
-            "request was due; the first wave is not counted. first: the worst latency in a wave's "
-            "first 5~ms; later: in a usual 5~ms of its rest; medians over the waves. teeth: the "
-            "share of waves whose first is at least twice their later, and by half of what it "
-            "takes to make an encoder more. kept: idle encoders before a wave, and for percent "
-            "what the heap grows by.");
+      file,
+      "T is the time between two waves, G the collection period. misses: encoders made, a wave. "
+      "Latencies are in microseconds and count from when a request was due; the first wave is not "
+      "counted. first: the median latency of what is due in a wave's first %.0f~us, half of what "
+      "it takes to make an encoder; the median of the waves. teeth: the share of the waves where "
+      "that is twice as much as in the rest of the wave, and %.0f~us more. kept: idle encoders "
+      "before a wave, and for percent what the heap grows by.",
+      r->run->make_ns * 0.5e-3, r->run->make_ns * 0.25e-3);
+}
+
+static void print_setting(FILE *file, const saw_run *r, const saw_case *c) {
+  if (c->survive) fprintf(file, ", survive = %d", c->survive);
+  if (c->min_idle_ns) fprintf(file, ", min_idle_ns = %.0f ms", (double)c->min_idle_ns * 1e-6);
+  if (c->percent != r->percent)
+    fprintf(file, ", GC percent %d instead of %d", c->percent, r->percent);
 }
 
 static void print_cases(FILE *file, const result *r) {
   for (size_t i = 0; i < r->run->count; i++) {
     const saw_case *c = &r->run->cases[i];
-    if (!c->waves || !c->kind->cure) continue;
-    char setting[64] = "";
-    if (c->survive) snprintf(setting, sizeof setting, "%d", c->survive);
-    if (c->min_idle_ns) snprintf(setting, sizeof setting, "%.0f~ms", (double)c->min_idle_ns * 1e-6);
-    if (c->percent != r->run->percent) snprintf(setting, sizeof setting, "%d", c->percent);
-    const cell *row = row_of(r, c->kind->name);
-    paragraph_print(file,
-                    "%s (%s%s): %.2f misses a wave, first %.0f~us, a tooth in %.0f~%% of the "
-                    "waves; %s kept.",
-                    c->kind->name, c->kind->what, setting, row[MISSES_WAVE].real, row[FIRST].real,
-                    row[TOOTH_SHARE].real * 100, size_text((uint64_t)row[BYTES_KEPT].count));
+    if (!c->waves) continue;
+    fprintf(file, "  %-8s  %s%s", c->kind->name, c->kind->cure ? "cure: " : "", c->kind->about);
+    print_setting(file, r->run, c);
+    if (c->plan.gap_ns && !c->kind->cure)
+      fprintf(file, " of %.0f ms", row_of(r, c->kind->name)[GAP].real);
+    fputc('\n', file);
   }
 }
 
-static void print_beyond(FILE *file, const result *r) {
+static void print_finding(FILE *file, const result *r) {
   const cell *row = row_of(r, "beyond");
-  if (!row) return;
-  paragraph_print(
-      file,
-      "At T/G %.2f a wave begins with %.1f misses, %.0f~%% of them in its first 5~ms: "
-      "there the worst latency is %.0f~us, later %.0f~us; a tooth in %.0f~%% of the "
-      "waves, and a hit rate of %.1f~%% that does not show it.",
-      row[GAP_OVER_PERIOD].real, row[MISSES_WAVE].real,
-      row[MISSES].count ? 100.0 * (double)row[MISSES_FIRST].count / (double)row[MISSES].count : 0,
-      row[FIRST].real, row[LATER].real, row[TOOTH_SHARE].real * 100, row[HIT_RATE].real * 100);
+  const cell *found = r->summary.cells;
+  if (row) {
+    double early =
+        row[MISSES].count ? 100.0 * (double)row[MISSES_FIRST].count / (double)row[MISSES].count : 0;
+    paragraph_print(file,
+                    "beyond: at T/G %.2f there is a tooth in %.0f~%% of the waves. The first "
+                    "requests take %.0f~us, the worst of them %.0f~us, the rest of the wave "
+                    "%.0f~us. There are %.1f~misses a wave, %.0f~%% of them in its first 5~ms; a "
+                    "hit rate of %.2f~%% does not show it.",
+                    row[GAP_OVER_PERIOD].real, row[TOOTH_SHARE].real * 100, row[FIRST].real,
+                    row[FIRST_MOST].real, row[LATER].real, row[MISSES_WAVE].real, early,
+                    row[HIT_RATE].real * 100);
+  }
+  if (found[S_CURES].count)
+    paragraph_print(file, "Cures that leave no tooth: %lld of %lld.",
+                    (long long)found[S_CURED].count, (long long)found[S_CURES].count);
 }
 
 static void print_pauses(FILE *file, const result *r) {
@@ -492,11 +448,13 @@ static void print_text(FILE *file, const text_style *style, const void *data) {
   if (r->rows.row_count) {
     table_print(file, style, &r->rows);
     fputc('\n', file);
-    print_legend(file);
-    fputc('\n', file);
-    print_pictures(file, style, r);
-    print_beyond(file, r);
     print_cases(file, r);
+    fputc('\n', file);
+    print_legend(file, r);
+    fputc('\n', file);
+    print_timelines(file, style, r);
+    print_strips(file, style, r);
+    print_finding(file, r);
     print_pauses(file, r);
   }
   if (r->run->partial)

@@ -63,14 +63,36 @@ size_t bins_of_wave(const schedule *s, const sample *samples, uint64_t wave, uin
   return count;
 }
 
-tooth tooth_of(const bin *bins, size_t count, uint64_t least_ns) {
-  uint64_t later[256];
-  size_t found = 0;
-  for (size_t i = 1; i < count && found < 256; i++)
-    if (bins[i].count) later[found++] = bins[i].most_ns;
-  if (!found || !bins[0].count) return (tooth){0};
-  tooth t = {.first_ns = bins[0].most_ns, .later_ns = quantile_ns(later, found, 0.5)};
-  t.stands =
-      (double)t.first_ns >= tooth_ratio * (double)t.later_ns && t.first_ns >= t.later_ns + least_ns;
+tooth tooth_of(const schedule *s, const sample *samples, uint64_t wave, uint64_t make_ns,
+               uint64_t *scratch) {
+  uint64_t start = schedule_wave_ns(s, wave), begin = wave * s->per_wave, end = begin + s->per_wave;
+  uint64_t i = begin + 1;
+  while (i < end && schedule_due_ns(s, i) - start < make_ns / 2) i++;
+  for (uint64_t k = begin; k < end; k++) scratch[k - begin] = samples[k].latency_ns;
+  size_t first = (size_t)(i - begin);
+  tooth t = {.first_ns = quantile_ns(scratch, first, 0.5),
+             .later_ns = quantile_ns(scratch + first, (size_t)(end - i), 0.5)};
+  t.stands = (double)t.first_ns >= tooth_ratio * (double)t.later_ns &&
+             t.first_ns >= t.later_ns + make_ns / 4;
   return t;
+}
+
+// The worst latency of what is due so long after the wave's beginning; 0: nothing is.
+static uint64_t worst_between(const schedule *s, const sample *samples, uint64_t wave,
+                              uint64_t from_ns, uint64_t to_ns) {
+  uint64_t start = schedule_wave_ns(s, wave), i = wave * s->per_wave, end = i + s->per_wave;
+  uint64_t worst = 0;
+  for (; i < end && schedule_due_ns(s, i) - start < to_ns; i++)
+    if (schedule_due_ns(s, i) - start >= from_ns && samples[i].latency_ns > worst)
+      worst = samples[i].latency_ns;
+  return worst;
+}
+
+void usual_wave(const schedule *s, const sample *samples, uint64_t first, uint64_t last,
+                uint64_t column_ns, uint64_t *columns, size_t count, uint64_t *scratch) {
+  for (size_t c = 0; c < count; c++) {
+    for (uint64_t wave = first; wave < last; wave++)
+      scratch[wave - first] = worst_between(s, samples, wave, c * column_ns, (c + 1) * column_ns);
+    columns[c] = quantile_ns(scratch, (size_t)(last - first), 0.5);
+  }
 }

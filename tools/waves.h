@@ -50,18 +50,26 @@ typedef struct bin {
 size_t bins_of_wave(const schedule *s, const sample *samples, uint64_t wave, uint64_t bin_ns,
                     bin *bins, size_t room, uint64_t *scratch);
 
-// Whether a wave begins with a tooth: the worst latency in its first bin against the worst in a
-// usual later one (the median, so that a pause of the collector or of the machine here or there
-// makes no difference).
+// Whether a wave begins with a tooth. If every worker had to make what it needs, in make_ns, no
+// request that is due in the first half of that time would be done before the whole of it is over:
+// all of them would take make_ns / 2 at least. So their median is compared with that of the wave's
+// other requests, and the line is drawn in the middle. Medians, so that a pause of the collector or
+// of the machine here or there makes no difference.
 typedef struct tooth {
   uint64_t first_ns;
-  uint64_t later_ns;
-  bool stands; // first is at least twice as much as later, and by least_ns more
+  uint64_t later_ns; // 0 if there are no others
+  bool stands;       // first is twice as much as later, and make_ns / 4 more, both at least
 } tooth;
 
-// Needs two bins at least; else there is none. least_ns: what is less comes from threads that wake
-// up, not from what is made.
-tooth tooth_of(const bin *bins, size_t count, uint64_t least_ns);
+// The wave is complete. scratch has room for per_wave numbers.
+tooth tooth_of(const schedule *s, const sample *samples, uint64_t wave, uint64_t make_ns,
+               uint64_t *scratch);
+
+// The usual wave: for each of `count` columns of column_ns, from a wave's beginning on, the median,
+// over waves first to last - 1, of the worst latency of the requests that are due there; 0 where
+// there are none. scratch has room for last - first numbers.
+void usual_wave(const schedule *s, const sample *samples, uint64_t first, uint64_t last,
+                uint64_t column_ns, uint64_t *columns, size_t count, uint64_t *scratch);
 
 // The smallest number that at least this share of all is not above. Sorts. 0 if there are none.
 uint64_t quantile_ns(uint64_t *numbers, size_t count, double share);
