@@ -73,11 +73,11 @@ is_json() {
 
 listed() {
   exits 0 && lines err 0 && has out forced && has out period && has out knobs && has out uneven &&
-    has out procs && has out bench
+    has out procs && has out sawtooth && has out marshal && has out bench
 }
 run --help
 check "--help lists the commands" listed
-for command in forced period knobs uneven procs; do
+for command in forced period knobs uneven procs sawtooth marshal; do
   described() { exits 0 && lines err 0 && has out "Usage: tidepool $command" && has out --out=DIR; }
   run "$command" --help
   check "$command --help" described
@@ -87,7 +87,7 @@ check "--version" matches out '^tidepool [0-9]+\.[0-9]+\.[0-9]+$'
 
 # ---- Bad usage -------------------------------------------------------------------------------
 
-usage "no command" "commands: forced, period, knobs, uneven, procs, bench"
+usage "no command" "commands: forced, period, knobs, uneven, procs, sawtooth, marshal, bench"
 usage "unknown command" "unknown command 'tides'; commands: forced, period, knobs, uneven, procs" tides
 usage "option in place of a command" "unknown option '--procs'" --procs 2
 usage "unknown option" "unknown option '--waves'; accepted: --procs" forced --waves
@@ -150,6 +150,16 @@ usage "curve without allocation" "--curve: $dir/curve: 10 ms with a mean of 0 MB
 usage "line break in a curve's name" "--curve: a?b: No such file" uneven --curve $'a\nb'
 usage "three collections" "--collections: '3' is not a whole number from 0 to 1" \
   procs --collections 0,3
+usage "a case that is none" "--cases: 'tides' is not accepted; accepted: steady,below,beyond" \
+  sawtooth --cases beyond,tides
+usage "two ratios" "--ratio: 2 numbers; accepted: one" sawtooth --ratio 1,2
+usage "no requests" "--rate: '0' is not a whole number from 1 to 1000000" sawtooth --rate 0
+usage "too many requests" "requests in a case; accepted: at most 20000000" \
+  sawtooth --rate 1000000 --seconds 21
+usage "a mode that is none" "--modes: 'borrowed' is not accepted; accepted: fresh,pool,freelist" \
+  marshal --modes fresh,borrowed
+usage "no envelopes" "--envelopes: '0' is not a whole number from 1 to 1000000" \
+  marshal --envelopes 0
 usage "line break in a value" "is not accepted" forced --format $'ta\nble'
 
 # ---- The environment -------------------------------------------------------------------------
@@ -401,6 +411,132 @@ TIDE_DEBUG=poolchaos=1 run procs "${few[@]}"
 beyond() { exits 1 && lines err 1 && has err "lost beyond the documented" && has out "to"; }
 check "procs finds a pool that loses more" beyond
 
+# ---- sawtooth --------------------------------------------------------------------------------
+
+# Collections every 10 ms or so, 25 ms of requests, and gaps that are long whatever else runs.
+brief=(--live 4MiB --alloc-rate 500 --seconds 1 --wave-ms 25 --ratio 6)
+run sawtooth "${brief[@]}" --out "$dir/saw" --series --format json
+rows() { exits 0 && lines err 0 && times '"gap_over_period": ' 8; }
+check "sawtooth --format json" rows
+check "  is JSON lines" is_json "$dir/out"
+fields() {
+  local field
+  for field in engine rate workers waves requests hit_rate misses p999_us first_us later_us tooth \
+    tooth_share late_share collections bytes_kept gc_percent survive min_idle_ms; do
+    [ "$(grep '"gap_over_period": ' "$dir/out" | grep -c "\"$field\": ")" -eq 8 ] || return 1
+  done
+}
+check "  has the promised fields" fields
+# value CASE FIELD: of a row.
+value() { grep "\"case\": \"$1\", \"rate\"" "$dir/out" | sed "s/.*\"$2\": //; s/[,}].*//"; }
+wholly() { awk -v a="$(value "$1" "$2")" -v b="$4" "BEGIN { exit !(a $3 b) }"; }
+# A wave on an empty pool has a miss at least.
+missed() { wholly beyond misses ">=" "$(value beyond waves)" && wholly beyond waves ">=" 2; }
+check "  every wave beyond two periods begins with a miss" missed
+# Each worker makes one encoder, all but the list's in the wave that does not count.
+cured() { wholly freelist misses "<=" 4 && wholly owned misses == 0; }
+check "  a free list and an owned encoder are not emptied" cured
+settings() {
+  wholly survive survive == 7 && wholly min_idle min_idle_ms ">" 10 &&
+    wholly percent gc_percent ">" 300 && wholly beyond gc_percent == 100
+}
+check "  the cures are what they say" settings
+ordered() {
+  local name
+  for name in steady below beyond freelist owned survive min_idle percent; do
+    wholly $name p50_us "<=" "$(value $name p99_us)" &&
+      wholly $name p99_us "<=" "$(value $name p999_us)" &&
+      wholly $name p999_us "<=" "$(value $name max_us)" || return 1
+  done
+}
+check "  quantiles are in order" ordered
+# All requests of the waves that count, and the misses among them, are in the series.
+whole_series() {
+  awk -F, 'NR == 1 { if ($0 != "case,t_ms,requests,p50_us,max_us,misses") exit bad = 1; next }
+    $1 == "beyond" { r += $3; m += $6; if ($4 > $5) exit bad = 1 }
+    END { exit bad || r != '"$(value beyond requests)"' || m != '"$(value beyond misses)"' }' \
+    "$dir/saw/sawtooth-series.csv"
+}
+check "  --out writes the series" whole_series
+marked() {
+  head -n 1 "$dir/saw/sawtooth-collections.csv" | grep -qx 'case,t_ms,pause_us' &&
+    [ "$(grep -c '^beyond,' "$dir/saw/sawtooth-collections.csv")" -eq \
+      "$(value beyond collections)" ] && wholly beyond collections ">" 2
+}
+check "  and the collections" marked
+series() {
+  [ "$(grep -c '"series": true' "$dir/out")" -eq \
+    $(($(wc -l <"$dir/saw/sawtooth-series.csv") - 1)) ] &&
+    [ "$(grep -c '"collection": true' "$dir/out")" -eq \
+      $(($(wc -l <"$dir/saw/sawtooth-collections.csv") - 1)) ]
+}
+check "  --series has both in JSON" series
+summary() { grep '"summary": true' "$dir/out" | grep -q '"seed": 1, .*"cures": 5, '; }
+check "  and a summary" summary
+
+drawn() {
+  exits 0 && lines err 0 && has out "sawtooth: native engine" && has out "seed 7" &&
+    has out "beyond (a pool, long gaps): the worst latency, us" &&
+    matches out '^ +0 \+-+=+-+=+-+=+-+$' && matches out '^ +\^ ' &&
+    matches out '^  owned    \|.{50}\| +[0-9]+$'
+}
+run sawtooth "${brief[@]}" --cases beyond,owned --seed 7
+check "sawtooth draws its pictures" drawn
+# The table is wider if the machine is so busy that latencies have many digits.
+narrow() { ! grep -v '^\(case\|beyond\|owned\) ' "$dir/out" | grep -q '.\{80\}'; }
+check "  in 79 columns" narrow
+csv() { exits 0 && lines out 3 && awk -F, 'NR == 1 { n = NF } NF != n { exit 1 }' "$dir/out"; }
+run sawtooth "${brief[@]}" --cases steady,survive --rate 100 --workers 1 --format csv
+check "sawtooth --format csv" csv
+# One worker that cannot keep up: what waits in line counts, though nobody has begun it.
+behind() { exits 0 && wholly owned p50_us ">" 200 && wholly owned late_share ">" 0.3; }
+run sawtooth "${brief[@]}" --cases owned --rate 1000000 --workers 1 --format json
+check "latencies count from when a request was due" behind
+status=0
+TIDE_GCPERCENT=off "$tool" sawtooth --quick >"$dir/out" 2>"$dir/err" || status=$?
+check "sawtooth without automatic collections" refused 2 "TIDE_GCPERCENT"
+
+# ---- marshal ---------------------------------------------------------------------------------
+
+few=(--envelopes 200 --rounds 10 --runs 2)
+run marshal "${few[@]}" --format json
+nine_rows() { exits 0 && lines err 0 && lines out 9; }
+check "marshal --format json" nine_rows
+check "  is JSON lines" is_json "$dir/out"
+fields() {
+  local field
+  for field in experiment engine mode threads envelopes ns_op allocs_op bytes_op; do
+    [ "$(grep '"mode": ' "$dir/out" | grep -c "\"$field\": ")" -eq 8 ] || return 1
+  done
+}
+check "  has the promised fields" fields
+# An encoder is three objects, and its smaller buffer may grow. Counts are exact, so they are the
+# same on each number of threads.
+fresh() {
+  grep '"mode": "fresh"' "$dir/out" | sed 's/.*"allocs_op": \([0-9.]*\), .*/\1/' |
+    awk '$1 < 3 || $1 > 4 || (NR > 1 && $1 != last) { bad = 1 } { last = $1 }
+      END { exit bad || NR != 2 }'
+}
+check "  without a pool an op makes an encoder" fresh
+pooled() {
+  tail -n 1 "$dir/out" | sed 's/.*"pool_allocs_over_fresh": \([0-9.]*\), .*/\1/' |
+    awk '!/^[0-9]/ || $1 >= 0.01 { exit 1 }'
+}
+check "  with it there are under 1 % of those allocations" pooled
+none() {
+  [ "$(grep '"mode": "owned"' "$dir/out" | grep -c '"allocs_op": 0.0, "bytes_op": 0.0,')" -eq 2 ]
+}
+check "  with an encoder of their own threads allocate nothing" none
+run marshal "${few[@]}" --modes pool,fresh --threads 3
+titled() {
+  exits 0 && lines err 0 && has out "marshal: native engine, 200 envelopes" &&
+    has out "3 threads: with the pool"
+}
+check "marshal prints a table" titled
+run marshal "${few[@]}" --modes owned --threads 1 --format csv --out "$dir/marshal"
+csv() { exits 0 && lines out 2 && cmp -s "$dir/out" "$dir/marshal/marshal.csv"; }
+check "marshal --format csv" csv
+
 # ---- Where results go ------------------------------------------------------------------------
 
 run forced "${small[@]}" --out "$dir/new/place"
@@ -472,6 +608,21 @@ status=0
 timeout --preserve-status -s INT 2 "$tool" procs --rounds 1000000 --collections 0 \
   >"$dir/out" 2>"$dir/err" </dev/null || status=$?
 check "Ctrl-C ends procs with what there is" partial
+
+status=0
+timeout --preserve-status -s INT 3 "$tool" sawtooth --cases beyond,owned --live 4MiB --format json \
+  >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+partial() {
+  exits 130 && lines err 0 && is_json "$dir/out" &&
+    grep '"case": "beyond"' "$dir/out" | grep -q '"partial": true'
+}
+check "Ctrl-C ends sawtooth with the waves that were complete" partial
+
+status=0
+timeout --preserve-status -s INT 2 "$tool" marshal --runs 1000 --rounds 10 \
+  >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+partial() { exits 130 && lines err 0 && has out "Partial result"; }
+check "Ctrl-C ends marshal with the runs that were complete" partial
 
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
   TERM=xterm timeout 120 script -qec "'$tool' period --live 8MiB --rates 200 --ratios 1.5 \

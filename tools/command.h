@@ -30,6 +30,8 @@ int period_run(int argc, char **argv);
 int knobs_run(int argc, char **argv);
 int uneven_run(int argc, char **argv);
 int procs_run(int argc, char **argv);
+int sawtooth_run(int argc, char **argv);
+int marshal_run(int argc, char **argv);
 int bench_run(int argc, char **argv);
 
 // "tidepool", or "tidepool COMMAND" while one runs; stands before every message.

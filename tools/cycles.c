@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The log of collections, a ring that two hooks fill; see cycles.h.
+// The log of collections, a ring that three hooks fill; see cycles.h.
 #include "cycles.h"
 #include "command.h"
 
+#include <atomic_ops.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,6 +13,7 @@ typedef struct entry {
   uint64_t start_ns;
   uint64_t goal_bytes; // that it started under
   uint64_t live_bytes; // 0 until marking is done
+  AO_t pause_ns;       // 0 until the world runs again
   tide_cause cause;
 } entry;
 
@@ -20,6 +22,7 @@ struct cycle_log {
   volatile uint64_t unpaced;
   tide_hook *at_start;
   tide_hook *at_mark;
+  tide_hook *at_end;
   entry ring[KEPT];
 };
 
@@ -36,12 +39,23 @@ static void log_live(const tide_cycle *cycle, void *arg) {
   if (log->count > 0) log->ring[(log->count - 1) % KEPT].live_bytes = cycle->live_bytes;
 }
 
+// The next collection may have started meanwhile.
+static void log_pause(const tide_cycle *cycle, void *arg) {
+  cycle_log *log = arg;
+  uint64_t count = log->count;
+  for (uint64_t back = 1; back <= 2 && back <= count; back++) {
+    entry *e = &log->ring[(count - back) % KEPT];
+    if (e->start_ns == cycle->start_at_ns) AO_store(&e->pause_ns, (AO_t)cycle->pause_ns);
+  }
+}
+
 cycle_log *cycles_watch(void) {
   cycle_log *log = calloc(1, sizeof *log);
   if (log) {
     log->at_start = tide_hook_add(TIDE_STW_START, log_start, log);
     log->at_mark = tide_hook_add(TIDE_MARK_DONE, log_live, log);
-    if (log->at_start && log->at_mark) return log;
+    log->at_end = tide_hook_add(TIDE_CYCLE_END, log_pause, log);
+    if (log->at_start && log->at_mark && log->at_end) return log;
   }
   complain("no memory for a log of collections");
   cycles_unwatch(log);
@@ -52,6 +66,7 @@ void cycles_unwatch(cycle_log *log) {
   if (!log) return;
   tide_hook_remove(log->at_start);
   tide_hook_remove(log->at_mark);
+  tide_hook_remove(log->at_end);
   free(log);
 }
 
@@ -65,6 +80,10 @@ uint64_t cycles_oldest(const cycle_log *log) {
 
 uint64_t cycles_start_ns(const cycle_log *log, uint64_t index) {
   return log->ring[index % KEPT].start_ns;
+}
+
+uint64_t cycles_pause_ns(const cycle_log *log, uint64_t index) {
+  return AO_load(&log->ring[index % KEPT].pause_ns);
 }
 
 uint64_t cycles_unpaced(const cycle_log *log) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A log of collections: when each one started, why, and what it left alive.
+// A log of collections: when each one started, why, what it left alive, and how long the world
+// stood.
 //
-// A hook at TIDE_STW_START writes it, with the world stopped; readers are registered threads
-// outside tide_blocking, so no reader runs while it is written and no lock is needed.
+// Hooks at the two stopped points write it; readers are registered threads outside tide_blocking,
+// so no reader runs while it is written and no lock is needed. The pause alone is added when the
+// world runs again, in one atomic store.
 #ifndef TIDEPOOL_TOOL_CYCLES_H
 #define TIDEPOOL_TOOL_CYCLES_H
 
@@ -22,6 +24,8 @@ uint64_t cycles_count(const cycle_log *log);
 // The index of the first that is kept.
 uint64_t cycles_oldest(const cycle_log *log);
 uint64_t cycles_start_ns(const cycle_log *log, uint64_t index);
+// How long the world stood; 0: not known yet, as the collection is not over.
+uint64_t cycles_pause_ns(const cycle_log *log, uint64_t index);
 // Collections that came neither from the heap's growth nor from the memory limit.
 uint64_t cycles_unpaced(const cycle_log *log);
 // Collections after the first and up to the last that had this cause.

@@ -27,6 +27,9 @@ static const command commands[] = {
     {"knobs", "measure how GC percent and the memory limit move that fall", knobs_run},
     {"uneven", "measure how far uneven allocation blurs that fall, and predict it", uneven_run},
     {"procs", "count what a pool loses when the number of processors changes", procs_run},
+    {"sawtooth", "show the latency of a service when its pool has been emptied, and the cures",
+     sawtooth_run},
+    {"marshal", "encode requests with a pooled encoder, and with one made for each", marshal_run},
     {"bench", "compare with other allocators and collectors on several workloads", bench_run},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum { BAR_CELLS = 20, CELL_BYTES = 128, PARAGRAPH_COLUMNS = 78 };
+enum { MORE = sizeof((report){0}.more) / sizeof((report){0}.more[0]) };
 
 void table_add(table *t, const cell *row) {
   size_t width = t->column_count;
@@ -257,6 +258,8 @@ static bool print_form(FILE *file, const report *r, const char *format) {
   if (strcmp(format, "json") == 0) {
     bool good = table_print_json(file, r->rows);
     if (good && r->summary) good = table_print_json(file, r->summary);
+    for (size_t i = 0; good && i < MORE && r->more[i]; i++)
+      good = table_print_json(file, r->more[i]);
     if (!good) return false;
   } else if (strcmp(format, "csv") == 0) {
     table_print_csv(file, r->rows);
@@ -289,6 +292,10 @@ static bool write_file(const report *r, const char *directory, const char *forma
   if (!good) complain("cannot write %s: %s", path, error_text());
   free(path);
   return good;
+}
+
+bool out_write_csv(const char *directory, const char *name, const table *t) {
+  return write_file(&(report){.experiment = name, .rows = t}, directory, "csv");
 }
 
 bool out_prepare(const char *directory) {

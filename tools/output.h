@@ -66,6 +66,7 @@ typedef struct report {
   const char *experiment; // names the files in --out
   const table *rows;
   const table *summary; // NULL: none
+  const table *more[2]; // JSON only, behind the summary, up to the first NULL
   void (*text)(FILE *file, const text_style *style, const void *data);
   const void *data;
 } report;
@@ -76,6 +77,9 @@ bool out_prepare(const char *directory);
 
 // Prints the report and writes the files. Complains and returns false on the first error.
 bool report_write(const report *r, const common_options *options);
+
+// Writes a table as DIRECTORY/NAME.csv. Complains and returns false on an error.
+bool out_write_csv(const char *directory, const char *name, const table *t);
 
 // A size for people: "32 MiB", "4 KiB". Static storage, overwritten by the fourth call after it.
 const char *size_text(uint64_t bytes);
