@@ -34,6 +34,13 @@ static tide_pool *all;
 static tide_pool **active; // pools that have a set
 static size_t active_count, active_room;
 
+// A pools_for_each that is under way, and the pool that comes next: who removes that moves it on.
+typedef struct walk {
+  tide_pool *at;
+  struct walk *next;
+} walk;
+static walk *walks;
+
 uint64_t pool_round(void) {
   return AO_load(&rounds) + 1;
 }
@@ -257,6 +264,7 @@ static void unlock_after_fork(void) {
 // one of them was dropping are lost to the child.
 static void unlock_in_child(void) {
   once = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  walks = NULL; // whoever forks is in none
   for (tide_pool *pool = all; pool; pool = pool->next) {
     AO_store(&pool->dropping, pool == being_dropped);
     careful_after_fork(pool);
@@ -338,6 +346,8 @@ void rotate_remove(tide_pool *pool) {
   else
     all = pool->next;
   if (pool->next) pool->next->prev = pool->prev;
+  for (walk *w = walks; w; w = w->next)
+    if (w->at == pool) w->at = pool->next;
   pools--;
   rt_pinned_lock_give(&lock);
   rt_unpin(self);
@@ -351,11 +361,31 @@ void rotate_remove(tide_pool *pool) {
   rt_unpin(self);
 }
 
+static void visit_some(walk *w, void (*fn)(tide_pool *pool, void *arg), void *arg) {
+  enum { PORTION = 64 };
+  for (int i = 0; i < PORTION && w->at; i++) {
+    tide_pool *pool = w->at;
+    w->at = pool->next;
+    fn(pool, arg);
+  }
+}
+
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg) {
   rt_thread *self = rt_self();
+  walk w;
   rt_pin(self);
   rt_pinned_lock_take(&lock);
-  for (tide_pool *pool = all; pool; pool = pool->next) fn(pool, arg);
+  w = (walk){all, walks};
+  walks = &w;
+  while (visit_some(&w, fn, arg), w.at) { // the world may be stopped now
+    rt_pinned_lock_give(&lock);
+    rt_unpin(self);
+    rt_pin(self);
+    rt_pinned_lock_take(&lock);
+  }
+  walk **link = &walks;
+  while (*link != &w) link = &(*link)->next;
+  *link = w.next;
   rt_pinned_lock_give(&lock);
   rt_unpin(self);
 }

@@ -835,7 +835,9 @@ static void fork_beside_reports(void *arg) {
   for (int i = 0; i < 100; i++) {
     pid_t pid = fork();
     if (!pid) {
-      use(pool_with((tide_pool_options){.name = "child"}), 3);
+      tide_pool *pool = pool_with((tide_pool_options){.name = "child"});
+      use(pool, 3);
+      tide_pool_destroy(pool);
       tide_collect();
       _exit(0);
     }
@@ -846,6 +848,57 @@ static void fork_beside_reports(void *arg) {
   AO_store(&stop_asking, 1);
   pthread_join(thread, NULL);
 }
+
+// Makes and destroys pools between those that stay.
+static void *make_and_destroy(void *arg) {
+  enum { MOST = 400 };
+  tide_pool *pools[MOST] = {NULL};
+  uint64_t random = (uintptr_t)pools;
+  while (!AO_load(&stop_asking)) {
+    tide_pool **pool = &pools[random_below(&random, MOST)];
+    if (*pool) tide_pool_destroy(*pool);
+    *pool = *pool ? NULL : tide_pool_create(&(tide_pool_options){.name = "goes"});
+    if (random_below(&random, 1000) == 0) tide_collect();
+  }
+  return NULL;
+}
+
+static void *join(void *thread) {
+  pthread_join(*(pthread_t *)thread, NULL);
+  return NULL;
+}
+
+// How many are missing of the pools that stay; the others may be there or not.
+static size_t missing_in_report(size_t pools, unsigned char *seen) {
+  char *text = report_of(tide_pool_report_json);
+  size_t missing = pools;
+  memset(seen, 0, pools);
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    unsigned pool;
+    if (sscanf(line, "{\"name\":\"stays %u\"", &pool) != 1) continue;
+    ck_assert_uint_lt(pool, pools);
+    ck_assert_msg(!seen[pool]++, "pool %u is there twice", pool);
+    missing--;
+  }
+  return missing;
+}
+
+START_TEST(pools_that_stay_are_in_each_report_once) {
+  enum { STAY = 500 };
+  unsigned char seen[STAY];
+  pthread_t threads[2];
+  tide_pool_options options = {.name = (char[16]){""}};
+  for (unsigned i = 0; i < STAY; i++) {
+    snprintf((char *)options.name, 16, "stays %u", i);
+    pool_with(options);
+    tide_pool_destroy(pool_with((tide_pool_options){.name = "goes"}));
+  }
+  for (int i = 0; i < 2; i++) tide_thread_create(&threads[i], NULL, make_and_destroy, NULL);
+  for (int i = 0; i < 100; i++) ck_assert_uint_eq(missing_in_report(STAY, seen), 0);
+  AO_store(&stop_asking, 1);
+  for (int i = 0; i < 2; i++) tide_blocking(join, &threads[i]);
+}
+END_TEST
 
 START_TEST(a_child_does_not_inherit_the_lock_of_a_report) {
   child c;
@@ -896,6 +949,7 @@ int main(void) {
   tcase_add_test(at_exit, without_the_option_nothing_is_said);
   tcase_add_test(at_exit, parent_and_child_report_both);
   tcase_add_test(at_exit, how_the_program_ends_does_not_hang_on_stderr);
+  tcase_add_test(at_exit, pools_that_stay_are_in_each_report_once);
   tcase_add_test(at_exit, a_child_does_not_inherit_the_lock_of_a_report);
   suite_add_tcase(suite, at_exit);
   return run_suite(suite);
