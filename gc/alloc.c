@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "hooks.h"
 #include "limit.h"
+#include "recording.h"
 
 #include <string.h>
 
@@ -54,6 +55,7 @@ static void *allocate(const char *what, size_t size, size_t alignment, tide_kind
     // Often enough to come from every depth of a recursion between two collections.
     if (++self->slow_allocations % 16 == 0) rt_clear_stack_below(self);
     if (limited) limit_note();
+    if (rt_recording()) recording_alloc(object, size, kind);
     if (RT_UNLIKELY(rt_events_wanted() && rt_events_due())) rt_events_drain();
     return object;
   }
@@ -63,6 +65,7 @@ static void *allocate(const char *what, size_t size, size_t alignment, tide_kind
     gc_engine->finish_sweep(self);
     if (limited) limit_before(self, size); // free memory makes place for other free memory
     object = gc_engine->alloc(self, size, alignment, kind);
+    if (object && rt_recording()) recording_alloc(object, size, kind);
   }
   return object ? object : ask_oom_handler(size);
 }
@@ -109,6 +112,7 @@ tide_kind tide_object_kind(const void *object) {
 void tide_free(void *object) {
   if (!object) return;
   rt_thread *self = rt_enter("tide_free");
+  if (self && rt_recording()) recording_free(object);
   if (self && !gc_engine->free(self, object))
     rt_report("tide_free: %p is not the start of a live object", object);
 }
@@ -130,10 +134,16 @@ void *tide_realloc(void *object, size_t size) {
   cycle_reason reason;
   if (size > old.size && RT_UNLIKELY(limit_matters())) limit_before(self, size - old.size);
   if (size > old.size && cycle_due(self, size - old.size, &reason)) cycle_collect(self, &reason);
-  if (gc_engine->resize(self, object, size)) return object;
+  if (gc_engine->resize(self, object, size)) {
+    if (rt_recording()) recording_resize(object, object, size);
+    return object;
+  }
+  unsigned made_for = rt_record_for(RT_RECORD_OWN); // it stays the same object
   void *moved = tide_alloc_kind(old.kind, size);
+  rt_record_for(made_for);
   if (!moved) return NULL;
   memcpy(moved, object, size < old.size ? size : old.size);
+  if (rt_recording()) recording_resize(object, moved, size);
   gc_engine->free(self, object);
   return moved;
 }

@@ -26,6 +26,7 @@
 #include "idle.h"
 #include "limit.h"
 #include "pace.h"
+#include "recording.h"
 
 #include <string.h>
 
@@ -71,6 +72,10 @@ bool cycle_due(rt_thread *self, size_t request, cycle_reason *reason) {
     static __thread uint64_t allocations __attribute__((tls_model("initial-exec")));
     reason->cause = TIDE_CAUSE_STRESS;
     if (++allocations % (uint64_t)rt_options.stress == 0) return true;
+  }
+  if (rt_recording() && recording_due(request)) {
+    reason->cause = TIDE_CAUSE_STRESS;
+    return true;
   }
   return pace_due(self, request, &reason->cause);
 }
@@ -132,6 +137,7 @@ static void on_marked(const engine_live *live) {
   now.mark_cpu_ns = now.mark_ns + live->others_ns;
   run_stopped_hooks(TIDE_MARK_DONE);
   now.next_goal_bytes = pace_marked(live);
+  if (rt_recording()) recording_cycle(&now);
 }
 
 // The pause is over here: this thread may have to wait for a CPU once it has woken the others.
@@ -260,9 +266,11 @@ static void run_end_hooks(const tide_cycle *done) {
   if (in_end_hooks) return; // a hook has collected: it is not called again for that
   rt_thread *self = rt_self();
   in_end_hooks = true;
+  unsigned made_for = rt_record_for(RT_RECORD_PROGRAM);
   rt_quiet_begin(self);
   hooks_run_end(done);
   rt_quiet_end(self);
+  rt_record_for(made_for);
   in_end_hooks = false;
 }
 
@@ -275,6 +283,7 @@ static RT_NOINLINE void collect(rt_thread *self, const cycle_reason *reason) {
   cycle_unlock();
   if (due) run_end_hooks(&done);
   if (due) idle_start();
+  if (rt_recording()) rt_record_write(true);
   if (rt_events_wanted()) rt_events_drain();
   rt_cancel_restore(cancellable);
 }

@@ -55,6 +55,9 @@ typedef struct engine {
   size_t (*bytes)(void); // allocated: live at the last collection plus what came since
   // Marks from the roots, with the world stopped, and frees what is not marked at once or later.
   void (*collect)(rt_thread *self, const engine_calls *calls);
+  // In calls->marked: whether the allocated object that starts there was marked. NULL: the engine
+  // cannot tell, and recordings have nothing die but by hand.
+  bool (*marked)(const void *start);
   void (*finish_sweep)(rt_thread *self);
   void (*memory)(engine_memory *memory); // by any thread, also pinned or with the world stopped
   // Gives free memory back to the system but for keep_bytes of it; 0: all that it can. After

@@ -138,6 +138,11 @@ static void native_collect(rt_thread *self, const engine_calls *calls) {
   rt_world_start(self);
 }
 
+static bool native_marked(const void *start) {
+  heap_ref ref;
+  return heap_holds((uintptr_t)start) && heap_find((uintptr_t)start, &ref) && heap_ref_marked(&ref);
+}
+
 // Objects freed by hand may be of runs that were claimed before the last marking and not counted
 // since: the sum can be a little below zero.
 static size_t native_bytes(void) {
@@ -258,6 +263,7 @@ const engine engine_native = {
     .resize = native_resize,
     .bytes = native_bytes,
     .collect = native_collect,
+    .marked = native_marked,
     .finish_sweep = sweep_finish,
     .memory = heap_memory,
     .release = heap_release,

@@ -14,6 +14,7 @@
 #include "engine.h"
 #include "limit.h"
 #include "pace.h"
+#include "recording.h"
 
 static struct {
   AO_t sum;   // below zero for a moment, while a subtraction too many is being given back
@@ -59,6 +60,7 @@ void tide_external_add(int64_t bytes) {
     return;
   }
   int64_t sum = (int64_t)(AO_fetch_and_add(&external.sum, (AO_t)bytes) + (AO_t)bytes);
+  if (rt_recording()) recording_external(bytes);
   if (bytes >= 0) {
     if (RT_UNLIKELY(sum > 4 * most)) {
       AO_fetch_and_add(&external.sum, (AO_t)-bytes);

@@ -60,6 +60,7 @@ int tide_gc_percent_set(int percent) {
   int old = pace.percent;
   pace.percent = percent < 0 ? -1 : percent;
   end(self);
+  if (rt_recording()) rt_record_option("gc_percent", percent < 0 ? -1 : percent);
   idle_percent_changed();
   return old;
 }
@@ -71,6 +72,7 @@ size_t tide_min_heap_set(size_t bytes) {
   size_t old = pace.min_heap_bytes;
   pace.min_heap_bytes = bytes;
   end(self);
+  if (rt_recording()) rt_record_option("min_heap_bytes", (int64_t)bytes);
   return old;
 }
 
@@ -81,6 +83,7 @@ int64_t tide_memory_limit_set(int64_t bytes) {
   int64_t old = limit_told(pace.limit_bytes);
   if (bytes >= 0) pace.limit_bytes = limit_meant(bytes);
   end(self);
+  if (bytes >= 0 && rt_recording()) rt_record_option("memory_limit", bytes);
   return old;
 }
 

@@ -432,7 +432,7 @@ static bool own_block(heap_local *local, unsigned size_class, tide_kind kind) {
 void *small_alloc(rt_thread *self, unsigned size_class, tide_kind kind) {
   heap_local *local = heap_local_of(self);
   tide_run *run = &local->cache.runs[kind][size_class];
-  bool single = rt_options.stress != 0; // so that every allocation is seen
+  bool single = rt_options.stress || rt_recording(); // so that every allocation is seen
   rt_pin(self);
   void *object = NULL;
   // The run need not be spent: aligned objects come here directly.

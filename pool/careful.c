@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Limits on items and bytes, and chaos. Pools that have neither, nor checks (checks.c), never come
-// here.
+// Limits on items and bytes, and chaos. Pools that have neither, nor checks (checks.c), nor are
+// recorded, never come here.
 //
 // Limits hold exactly: a put reserves first what it is going to add, and gives the reservation back
 // when the item is in and counted, or is not taken. What is in is counted by set, so it goes with
@@ -80,7 +80,7 @@ static bool reserve(tide_pool *pool, uint64_t bytes) {
 // ---- Puts and gets --------------------------------------------------------------------------
 
 bool careful_wanted(const tide_pool *pool) {
-  return pool->measures || rt_options.poolchaos || rt_options.poolcheck;
+  return pool->measures || rt_options.poolchaos || rt_options.poolcheck || rt_recording();
 }
 
 bool careful_put(tide_pool *pool, void *item, uint64_t *bytes, pool_drop *cause) {

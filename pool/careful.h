@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What some pools have done on every get and put, and most have not: limits on items and bytes, the
-// checks of TIDE_DEBUG=poolcheck=1, the mischief of TIDE_DEBUG=poolchaos=N.
+// checks of TIDE_DEBUG=poolcheck=1, the mischief of TIDE_DEBUG=poolchaos=N. Pools that are recorded
+// (runtime/record.h) come this way too, so that every get and put is seen.
 #ifndef TIDEPOOL_CAREFUL_H
 #define TIDEPOOL_CAREFUL_H
 

@@ -11,6 +11,7 @@
 // Put fills the own private slot, or pushes at the head of the own chain.
 #include "careful.h"
 #include "pool_private.h"
+#include "record_pool.h"
 
 // ---- Get ------------------------------------------------------------------------------------
 
@@ -112,6 +113,7 @@ static void *get_slow(tide_pool *pool, const void *caller) {
   count(pool, self, event);
   rt_unpin(self);
   if (RT_UNLIKELY(pool->careful)) careful_got(pool, from, item, caller);
+  if (RT_UNLIKELY(pool->recorded)) return record_pool_get(pool, item, make);
   return item ? item : make(pool);
 }
 
@@ -151,10 +153,12 @@ static bool supply_set(tide_pool *pool, supplies *s) {
 
 // Allocates what is lacking; not pinned, may collect. False: no memory.
 static bool supply(tide_pool *pool, rt_thread *self, supplies *s) {
+  unsigned made_for = rt_record_for(RT_RECORD_OWN);
   rt_quiet_begin(self);
   void *memory = s->ring_slots ? tide_alloc(ring_bytes(s->ring_slots)) : NULL;
   bool there = s->ring_slots ? memory != NULL : supply_set(pool, s);
   rt_quiet_end(self);
+  rt_record_for(made_for);
   if (memory) s->ring = ring_init(memory, s->ring_slots);
   return there;
 }
@@ -254,7 +258,9 @@ static void put_carefully(tide_pool *pool, rt_thread *self, void *item, const vo
   pool_drop cause;
   if (pool->check) check_put(pool, item, caller);
   if (pool->reset) pool->reset(item, pool->arg);
-  if (!careful_put(pool, item, &bytes, &cause)) {
+  bool wanted = careful_put(pool, item, &bytes, &cause);
+  if (pool->recorded) record_pool_put(pool, item, cause == DROP_CLOSED ? 0 : bytes);
+  if (!wanted) {
     refuse(pool, item, cause);
     return;
   }

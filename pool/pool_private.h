@@ -148,6 +148,7 @@ struct tide_pool {
   uint64_t max_item_bytes, max_bytes, max_items; // UINT64_MAX: none
   uint64_t min_idle_ns;
   bool created_only;
+  unsigned recorded; // its number in the recording; 0: none
 
   AO_t dropping;          // threads that drop items of it
   tide_pool *next, *prev; // of all pools

@@ -2,6 +2,7 @@
 // Making and destroying pools.
 #include "careful.h"
 #include "pool_private.h"
+#include "record_pool.h"
 
 #include <string.h>
 
@@ -55,9 +56,11 @@ tide_pool *tide_pool_create(const tide_pool_options *options) {
   size_t name_bytes = strlen(name) + 1, victims_bytes = victims_for(&made) * sizeof *made.victim;
   // Uncollectable, hence a root, for the sets, the tallies and arg.
   size_t bytes = sizeof(tide_pool) + victims_bytes + name_bytes;
+  unsigned made_for = rt_record_for(RT_RECORD_OWN);
   rt_quiet_begin(rt_self());
   tide_pool *pool = tide_alloc_aligned(APART, bytes, TIDE_UNCOLLECTABLE);
   rt_quiet_end(rt_self());
+  rt_record_for(made_for);
   if (!pool) return NULL;
   made.victims_most = (uint16_t)victims_for(&made);
   made.victim = made.victims_most > 1 ? (shards **)(void *)(pool + 1) : &pool->latest;
@@ -66,6 +69,7 @@ tide_pool *tide_pool_create(const tide_pool_options *options) {
   memcpy((char *)(pool + 1) + victims_bytes, name, name_bytes);
   bool checked = check_begin(pool);
   pool->tells = tells_drops(pool);
+  if (rt_recording()) record_pool(pool);
   if (checked && rotate_add(pool)) return pool;
   rt_error_set(TIDE_ERR_MEMORY, "no memory for the list of pools");
   check_free(pool);
@@ -102,6 +106,7 @@ void tide_pool_destroy(tide_pool *pool) {
   pool->closed = pool->careful = true; // what `drop` puts into it from here on is dropped
   rotate_remove(pool);                 // no collection touches it any more
   close_pool(pool);
+  if (pool->recorded) record_pool_end(pool);
   if (pool->check) {
     hollow_out(pool);
     pool = check_keep(pool);

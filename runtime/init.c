@@ -128,6 +128,7 @@ static void in_parent(void) {
   after_fork(false);
 }
 static void in_child(void) {
+  rt_record_after_fork();
   after_fork(true);
 }
 
@@ -155,17 +156,17 @@ static tide_status start(void) {
   return rt_threads_init();
 }
 
-// The file that the option names. One that cannot be made is a bad value like any other. The lock
-// of the events is outside init_lock.
-static tide_status begin_trace(tide_status so_far) {
+// The file that an option names. One that cannot be made is a bad value like any other.
+static tide_status begin_file(tide_status so_far, const char *option, const char *path,
+                              tide_status (*start_file)(const char *path), const char *without) {
   char before[sizeof message];
   memcpy(before, message, sizeof before);
-  if (rt_trace_start(rt_options.trace) == TIDE_OK) return so_far;
+  if (start_file(path) == TIDE_OK) return so_far;
   char why[sizeof message];
   memcpy(why, message, sizeof why);
   const char *also = so_far == TIDE_OK ? "" : before;
-  return rt_error_set(TIDE_ERR_OPTION, "%.190s%soption trace: %.190s; nothing is traced", also,
-                      *also ? "; also " : "", why);
+  return rt_error_set(TIDE_ERR_OPTION, "%.170s%soption %s: %.180s; %s", also,
+                      *also ? "; also " : "", option, why, without);
 }
 
 // Returns whether the library runs; *status is what tide_init says.
@@ -178,6 +179,9 @@ static bool initialise(const tide_options *options, tide_status *status) {
     *status = rt_options_resolve(options, &rt_options);
     rt_options_settle();
     tide_status started = start();
+    if (started == TIDE_OK && rt_options.record)
+      *status =
+          begin_file(*status, "record", rt_options.record, rt_record_start, "nothing is recorded");
     if (started != TIDE_OK)
       *status = started;
     else
@@ -189,7 +193,9 @@ static bool initialise(const tide_options *options, tide_status *status) {
                              field);
   }
   pthread_mutex_unlock(&init_lock);
-  if (first && rt_initialised() && rt_options.trace) *status = begin_trace(*status);
+  // The lock of the events is outside init_lock.
+  if (first && rt_initialised() && rt_options.trace)
+    *status = begin_file(*status, "trace", rt_options.trace, rt_trace_start, "nothing is traced");
   rt_cancel_restore(cancellable);
   return rt_initialised();
 }

@@ -92,6 +92,10 @@ void os_uncommit(void *address, size_t bytes) {
   mprotect(address, bytes, PROT_NONE);
 }
 
+void os_unreserve(void *address, size_t bytes) {
+  munmap(address, bytes);
+}
+
 bool os_release(void *address, size_t bytes) {
   return madvise(address, bytes, MADV_DONTNEED) == 0;
 }

@@ -333,8 +333,9 @@ int os_cpus_allowed(void);           // CPUs that the thread may run on, at leas
 // Address space without memory; NULL when refused. Sizes and addresses are multiples of a page.
 void *os_reserve(size_t bytes);
 bool os_commit(void *address, size_t bytes); // makes reserved space usable, zeroed; false: refused
-void os_uncommit(void *address, size_t bytes); // takes that back, for memory never written to
-bool os_release(void *address, size_t bytes);  // gives the memory back; stays usable, zeroed
+void os_uncommit(void *address, size_t bytes);  // takes that back, for memory never written to
+void os_unreserve(void *address, size_t bytes); // of os_reserve, committed or not
+bool os_release(void *address, size_t bytes);   // gives the memory back; stays usable, zeroed
 // Asks for huge pages, or for small ones; false: the system does not know of them.
 bool os_huge(void *address, size_t bytes, bool wanted);
 void *os_map(size_t bytes); // reserve and commit
@@ -363,5 +364,6 @@ int os_cgroup_cpus(const char *root);              // of the tightest quota, rou
 int os_cpus_usable(void);
 
 #include "events_emit.h"
+#include "record.h"
 
 #endif

@@ -12,16 +12,15 @@
 // Everything here belongs to whoever holds the events (events.c). Nothing uses malloc or stdio's
 // files, as the program may leave from anywhere: what is waiting then is written by a destructor.
 #define _GNU_SOURCE
+#include "out_file.h"
 #include "rt.h"
 #include "rt_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -34,15 +33,13 @@ static const char closing[] = "\n]\n";
 enum { CLOSING_BYTES = sizeof closing - 1 };
 
 static int file = -1; // -1: nothing is traced
-static dev_t device;
-static ino_t inode;
 static off_t end;
 static uint64_t since_ns; // what has ended before is not for this file
 
 static struct pages {
   size_t used; // of text
   char text[TEXT_BYTES];
-  char path[PATH_MAX];
+  out_file file;
   uint32_t named[NAMED]; // threads whose names are in the file; some are written again and again
 } * pages;               // mapped: static data is scanned
 
@@ -184,27 +181,6 @@ static void put_event(const tide_event *event) {
 
 // ---- The file -------------------------------------------------------------------------------
 
-static bool write_all(const char *text, size_t bytes, off_t at) {
-  while (bytes) {
-    ssize_t wrote = pwrite(file, text, bytes, at);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote == 0) errno = ENOSPC;
-    if (wrote <= 0) return false;
-    text += wrote;
-    at += wrote;
-    bytes -= (size_t)wrote;
-  }
-  return true;
-}
-
-// A program may have closed all files that it does not know, as daemons do, and opened others.
-static bool file_is_ours(void) {
-  struct stat now;
-  if (fstat(file, &now) != 0) return false;
-  errno = EBADF;
-  return now.st_dev == device && now.st_ino == inode;
-}
-
 static void stop_tracing(void) {
   file = -1;
   rt_events_unlisten();
@@ -215,26 +191,26 @@ static bool write_text(void) {
   memcpy(pages->text + pages->used, closing, CLOSING_BYTES);
   size_t bytes = pages->used;
   pages->used = 0;
-  if (!write_all(pages->text, bytes + CLOSING_BYTES, end)) return false;
+  if (!out_file_write(file, pages->text, bytes + CLOSING_BYTES, end)) return false;
   end += (off_t)bytes;
   return true;
 }
 
 // The bracket's bytes were in the file before: there is room for them.
 static void cut_back(void) {
-  if (end) write_all(closing, CLOSING_BYTES, end);
+  if (end) out_file_write(file, closing, CLOSING_BYTES, end);
   if (ftruncate(file, end ? end + CLOSING_BYTES : 0) != 0) return; // a device, say
 }
 
 static void close_ours(void) {
-  if (file_is_ours()) close(file);
+  if (out_file_is_ours(file, &pages->file)) close(file);
 }
 
 static bool flush(void) {
   if (!pages->used) return true;
-  bool ours = file_is_ours();
+  bool ours = out_file_is_ours(file, &pages->file);
   if (ours && write_text()) return true;
-  rt_error_set(TIDE_ERR_SYSTEM, "trace file '%.250s': %s; tracing stops", pages->path,
+  rt_error_set(TIDE_ERR_SYSTEM, "trace file '%.250s': %s; tracing stops", pages->file.path,
                strerror(errno));
   if (ours) {
     cut_back();
@@ -257,46 +233,16 @@ void rt_trace_events(const tide_event *events, size_t count) {
 
 // ---- Start and stop -------------------------------------------------------------------------
 
-// `%p` becomes the process's id. False: too long.
-static bool make_path(const char *pattern) {
-  size_t used = 0;
-  for (const char *p = pattern; *p; p++) {
-    size_t room = sizeof pages->path - used;
-    bool pid = p[0] == '%' && p[1] == 'p';
-    int wrote = pid ? snprintf(pages->path + used, room, "%d", (int)getpid())
-                    : snprintf(pages->path + used, room, "%c", *p);
-    if ((size_t)wrote >= room) return false;
-    used += (size_t)wrote;
-    p += pid;
-  }
-  return used > 0;
-}
-
-// The file's number is none of those that programs take for granted. A pipe that nobody reads is
-// refused rather than waited for.
-static int open_file(const char *path) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-  if (fd < 0 || fd > STDERR_FILENO) return fd;
-  int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  close(fd);
-  return higher;
-}
-
 static tide_status begin_file(void) {
-  file = open_file(pages->path);
-  struct stat status;
-  if (file < 0 || fstat(file, &status) != 0) {
-    if (file >= 0) close(file);
-    file = -1;
-    return rt_error_set(TIDE_ERR_SYSTEM, "trace file '%.250s': %s", pages->path, strerror(errno));
-  }
+  file = out_file_open(&pages->file);
+  if (file < 0)
+    return rt_error_set(TIDE_ERR_SYSTEM, "trace file '%.250s': %s", pages->file.path,
+                        strerror(errno));
   if (!rt_events_listen()) {
     close(file);
     file = -1;
     return rt_error_set(TIDE_ERR_MEMORY, "no memory for a trace");
   }
-  device = status.st_dev;
-  inode = status.st_ino;
   end = 0;
   since_ns = os_now_ns();
   pages->used = 0; // of a trace that lost its file
@@ -307,10 +253,10 @@ static tide_status begin_file(void) {
 
 static tide_status start_held(const char *path) {
   if (file >= 0)
-    return rt_error_set(TIDE_ERR_STATE, "events are traced to '%.250s' already", pages->path);
+    return rt_error_set(TIDE_ERR_STATE, "events are traced to '%.250s' already", pages->file.path);
   if (!pages) pages = os_map(sizeof *pages);
   if (!pages) return rt_error_set(TIDE_ERR_MEMORY, "no memory for a trace");
-  if (!path || !make_path(path))
+  if (!path || !out_file_name(&pages->file, path))
     return rt_error_set(TIDE_ERR_ARGUMENT, "the path of a trace file is empty or too long");
   return begin_file();
 }

@@ -39,6 +39,7 @@ static const option known[] = {
     ROW(poolchaos, "TIDE_DEBUG", "poolchaos", 0, 0, INT32_MAX),
     ROW(poolreport, "TIDE_DEBUG", "poolreport", 0, 0, 1),
     ROW(poolcheck, "TIDE_DEBUG", "poolcheck", 0, 0, 1),
+    ROW(record_kib, "TIDE_DEBUG", "record_kib", 0, 0, INT32_MAX),
 };
 
 static int64_t *field_of(tide_options *options, const option *o) {
@@ -87,8 +88,9 @@ START_TEST(defaults_are_the_documented_ones) {
   for (size_t i = 0; i < LENGTH(known); i++)
     ck_assert_int_eq(*field_of(&resolved, &known[i]), known[i].standard);
   ck_assert_ptr_null(resolved.trace);
+  ck_assert_ptr_null(resolved.record);
   // None is missing here.
-  ck_assert_uint_eq(LENGTH(known) * sizeof(int64_t) + sizeof resolved.trace, sizeof resolved);
+  ck_assert_uint_eq(LENGTH(known) * sizeof(int64_t) + 2 * sizeof resolved.trace, sizeof resolved);
 }
 END_TEST
 
@@ -460,8 +462,9 @@ START_TEST(unknown_name_in_the_debug_list_is_told_the_known_ones) {
   rt_options_resolve(NULL, &resolved);
   for (size_t i = 0; i < LENGTH(known); i++)
     if (known[i].key) assert_contains(tide_error_message(), known[i].key);
-  assert_contains(tide_error_message(), "poolcheck=N trace=TEXT; ignored");
-  assert_contains(tide_error_message(), "poolreport=N poolcheck=N trace=TEXT; ignored");
+  assert_contains(tide_error_message(), "poolcheck=N trace=TEXT record=TEXT record_kib=N; ignored");
+  assert_contains(tide_error_message(),
+                  "poolreport=N poolcheck=N trace=TEXT record=TEXT record_kib=N; ignored");
 }
 END_TEST
 

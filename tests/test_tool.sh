@@ -77,7 +77,7 @@ listed() {
 }
 run --help
 check "--help lists the commands" listed
-for command in forced period knobs uneven procs sawtooth marshal; do
+for command in forced period knobs uneven procs sawtooth marshal replay; do
   described() { exits 0 && lines err 0 && has out "Usage: tidepool $command" && has out --out=DIR; }
   run "$command" --help
   check "$command --help" described
@@ -87,7 +87,7 @@ check "--version" matches out '^tidepool [0-9]+\.[0-9]+\.[0-9]+$'
 
 # ---- Bad usage -------------------------------------------------------------------------------
 
-usage "no command" "commands: forced, period, knobs, uneven, procs, sawtooth, marshal, bench"
+usage "no command" "commands: forced, period, knobs, uneven, procs, sawtooth, marshal, replay, bench"
 usage "unknown command" "unknown command 'tides'; commands: forced, period, knobs, uneven, procs" tides
 usage "option in place of a command" "unknown option '--procs'" --procs 2
 usage "unknown option" "unknown option '--waves'; accepted: --procs" forced --waves
@@ -573,6 +573,92 @@ status=0
 "$tool" forced "${small[@]}" --out "$dir/closed" <&- >&- 2>&- || status=$?
 clean_files() { exits 1 && is_json "$dir/closed/forced.json"; }
 check "all standard streams closed" clean_files
+
+# ---- Replay ----------------------------------------------------------------------------------
+
+traces=$(dirname "$0")/traces
+usage "replay without a file" \
+  "a FILE is missing; accepted: one that TIDE_DEBUG=record=FILE has made" replay
+usage "replay of a file that is not there" "no/such: No such file or directory" \
+  replay "$dir/no/such"
+usage "replay of a directory" "accepted: a file that TIDE_DEBUG=record=FILE has made" replay "$dir"
+usage "replay of some other file" "line 1: '#!/usr/bin/env bash' is not accepted" replay "$0"
+usage "two files" "unexpected argument" replay "$traces/waves.trace" "$traces/waves.trace"
+usage "a speed" "--speed: 'slow' is not accepted; accepted: fast,recorded" \
+  replay --speed slow "$traces/waves.trace"
+usage "what to measure" "--measure: 'some' is not accepted; accepted: none,own,all" \
+  replay --measure some "$traces/waves.trace"
+usage "a limit below 1 MiB" "is not a size from 1MiB to 1TiB" \
+  replay --limits 1KiB "$traces/waves.trace"
+sed 's/^g 1 h.*/g 1 h 999999/' "$traces/waves.trace" >"$dir/bad.trace"
+at=$(grep -n -m 1 '^g 1 h' "$dir/bad.trace" | cut -d: -f1)
+usage "a bad line" "line $at: 'g 1 h 999999' is not accepted; accepted: g POOL h|m|n OBJECT" \
+  replay "$dir/bad.trace"
+
+run replay "$traces/waves.trace"
+said() {
+  exits 0 && lines err 0 && has out "replay: native engine" &&
+    has out "encoders: hit rate by simulation" && has out "GC percent 200 makes it" &&
+    has out "survive 2 makes it" &&
+    matches out 'min_idle_ns = [0-9]+'
+}
+check "replay prints tables and what would help" said
+matching_rows() { # percents in the table with a hit rate of 0.99 and more without a limit
+  local kept='$1 ~ /^[0-9]+$/ && NF == 5 && $2 >= 0.99 { n++ } END { exit n != 3 }'
+  awk "$kept" "$dir/out"
+}
+check "a higher percent keeps the items" matching_rows
+
+run replay --format json --percents 50,400 --limits off,64MiB "$traces/marshal.trace"
+fields() {
+  exits 0 && lines err 0 && lines out 11 && is_json "$dir/out" || return 1
+  local name
+  for name in experiment engine pool pool_number gc_percent memory_limit recorded_setting gets \
+    recorded measured simulated error recorded_collections collections simulated_collections \
+    recorded_period_ms gc_period_ms simulated_period_ms use_gap idle_ms partial; do
+    [ "$(grep -c "\"$name\": " "$dir/out")" -ge 10 ] || return 1
+  done
+  tail -n 1 "$dir/out" | grep -q '"summary": true, .*"max_abs_error": 0'
+}
+check "replay as JSON: two pools, five settings and a summary" fields
+run replay --format csv --measure none --percents 100,off --limits off "$traces/waves.trace"
+csv() {
+  exits 0 && lines out 4 && awk -F, 'NR == 1 { n = NF } NF != n { exit 1 }' "$dir/out" &&
+    grep -qE '^replay,native,encoders,1,,,false,' "$dir/out"
+}
+check "replay as CSV" csv
+run replay --out "$dir/replayed" "$traces/marshal.trace"
+files() {
+  exits 0 && is_json "$dir/replayed/replay.json" && [ -s "$dir/replayed/replay.csv" ] &&
+    [ -s "$dir/replayed/replay.txt" ]
+}
+check "replay writes its files" files
+
+status=0
+TIDE_DEBUG="record=$dir/own-%p.trace" timeout 60 "$tool" forced "${small[@]}" >"$dir/out" \
+  2>"$dir/err" </dev/null || status=$?
+check "a command can be recorded" exits 0
+run replay --format json --measure own --percents 100 --limits off "$dir"/own-*.trace
+as_recorded() { # every pool: measured as simulated
+  exits 0 && [ "$(grep -c '"recorded_setting": true' "$dir/out")" -eq 8 ] &&
+    ! grep '"recorded_setting": true' "$dir/out" | grep -vq '"error": 0.0,'
+}
+check "forced collections take the same from pools in a replay" as_recorded
+environment "a recording that cannot be made" "option record: record file '/dev/full': No space" \
+  TIDE_DEBUG=record=/dev/full
+
+{
+  printf 'tidepool-trace 1\nP 1 0 0 0 0 slow\n'
+  yes "$(printf 'a 100 l\nt 100000')" | head -n 2000
+} \
+  >"$dir/slow.trace"
+status=0
+timeout --preserve-status -s INT 2 "$tool" replay --speed recorded --format json "$dir/slow.trace" \
+  >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+partial() { exits 130 && lines err 0 && is_json "$dir/out" && has out '"partial": true'; }
+check "Ctrl-C ends a replay with what there is" partial
+no_children() { ! pgrep -f "$dir/slow.trace" >"$dir/err"; }
+check "and leaves no process" no_children
 
 # ---- Surroundings ----------------------------------------------------------------------------
 

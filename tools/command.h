@@ -32,6 +32,7 @@ int uneven_run(int argc, char **argv);
 int procs_run(int argc, char **argv);
 int sawtooth_run(int argc, char **argv);
 int marshal_run(int argc, char **argv);
+int replay_run(int argc, char **argv);
 int bench_run(int argc, char **argv);
 
 // "tidepool", or "tidepool COMMAND" while one runs; stands before every message.

@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct settings {
@@ -208,13 +209,20 @@ int knobs_run(int argc, char **argv) {
   choose(&set, m);
   int status = library_start();
   if (status != STATUS_DONE) return status;
-  static series list[NUMBERS_MAX * 2 * NUMBERS_MAX]; // each rate with each percent and limit
-  return study_run(&(study){.name = "knobs",
-                            .set = &set.study,
-                            .effort = m->effort,
-                            .gaps_ms = set.gaps_ms,
-                            .knobs = true,
-                            .list = list,
-                            .count = list_series(&set, list),
-                            .findings = print_findings});
+  // Each rate with each percent and limit. Not static: the heap's goal counts static data.
+  series *list = calloc(NUMBERS_MAX * 2 * NUMBERS_MAX, sizeof *list);
+  if (!list) {
+    complain("no memory for the settings");
+    return STATUS_FAILED;
+  }
+  status = study_run(&(study){.name = "knobs",
+                              .set = &set.study,
+                              .effort = m->effort,
+                              .gaps_ms = set.gaps_ms,
+                              .knobs = true,
+                              .list = list,
+                              .count = list_series(&set, list),
+                              .findings = print_findings});
+  free(list);
+  return status;
 }

@@ -30,6 +30,7 @@ static const command commands[] = {
     {"sawtooth", "show the latency of a service when its pool has been emptied, and the cures",
      sawtooth_run},
     {"marshal", "encode requests with a pooled encoder, and with one made for each", marshal_run},
+    {"replay", "replay a recorded program, and work out what its pools would remember", replay_run},
     {"bench", "compare with other allocators and collectors on several workloads", bench_run},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

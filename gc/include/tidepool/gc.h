@@ -159,7 +159,7 @@ typedef enum tide_cause {
   TIDE_CAUSE_TIME,   // there was none for a long time (gc_interval_ms)
   TIDE_CAUSE_FORCED, // tide_collect
   TIDE_CAUSE_MEMORY, // the system gave no memory, or the hard limit none
-  TIDE_CAUSE_STRESS, // TIDE_DEBUG=stress=N
+  TIDE_CAUSE_STRESS, // TIDE_DEBUG=stress=N or record_kib=N
   TIDE_CAUSES
 } tide_cause;
 

@@ -63,7 +63,13 @@
   TIDE_UPPER_OPTION_TABLE(X)                                                                       \
   X(trace, TEXT, "TIDE_DEBUG", "trace", 0, 0, 0,                                                   \
     "file to write a trace of events to, in Chrome's trace format; `%p` in the name becomes the "  \
-    "process id")
+    "process id")                                                                                  \
+  X(record, TEXT, "TIDE_DEBUG", "record", 0, 0, 0,                                                 \
+    "file to record allocations and the use of pools to, for `tidepool replay`; `%p` in the name " \
+    "becomes the process id")                                                                      \
+  X(record_kib, INTEGER, "TIDE_DEBUG", "record_kib", 0, 0, INT32_MAX,                              \
+    "while recording, collect at every N KiB allocated, so that it is known better when objects "  \
+    "died; 0 means never for this reason")
 
 // The type of a field, by form. Numbers are 64 bits wide so that each can hold TIDE_UNSET.
 #define TIDE_OPTION_TYPE_INTEGER int64_t
