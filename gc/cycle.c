@@ -30,8 +30,6 @@
 
 #include <string.h>
 
-const engine *gc_engine = &engine_native;
-
 // One collection at a time, each in its turn: a thread that collects again and again must not keep
 // the others from allocating.
 static struct {
@@ -396,8 +394,15 @@ void cycle_stats(tide_memstats *s) {
   s->disable_depth = AO_load(&disabled);
 }
 
+const char *tide_engine(void) {
+  return gc_engine->name;
+}
+
 // ---- The runtime's client -------------------------------------------------------------------
 
+static tide_status client_settle(tide_options *options) {
+  return gc_engine->settle(options);
+}
 static tide_status client_init(const tide_options *options) {
   pace_init(options);
   limit_init(options);
@@ -439,6 +444,7 @@ static void client_fork_done(void) {
 }
 
 const rt_client rt_client_calls = {
+    .settle = client_settle,
     .init = client_init,
     .thread_attach = client_attach,
     .thread_detach = client_detach,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the cycle and the public API need of a heap. The native heap (engine_native.c) is one
-// implementation; pacing, hooks, statistics and everything above know only this.
+// What the cycle and the public API need of a heap. There are two: the native heap
+// (engine_native.c), in libtidepool, and Boehm GC (bdw/), in libtidepool-bdw. Each library has one
+// of them, and all else is the same: pacing, hooks, statistics and everything above know only this.
 //
 // Calls are made by a registered thread that may use the heap and is not pinned, unless said
 // otherwise.
@@ -36,6 +37,9 @@ typedef struct engine_calls {
 
 typedef struct engine {
   const char *name;
+  // Before init: sets options that the engine has no use for to their default, and says so with
+  // rt_error_set.
+  tide_status (*settle)(tide_options *options);
   tide_status (*init)(void);
 
   bool (*attach)(rt_thread *thread);                   // as rt_client's
@@ -67,7 +71,6 @@ typedef struct engine {
   void (*stats)(tide_memstats *stats); // the heap's fields; by any thread, no lock
 } engine;
 
-extern const engine engine_native;
-extern const engine *gc_engine; // in force
+extern const engine *const gc_engine; // of this library
 
 #endif

@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+static tide_status native_settle(tide_options *options) {
+  return TIDE_OK; // it takes all of them
+}
+
 static tide_status native_init(void) {
   tide_status status = heap_init();
   return status == TIDE_OK ? mark_init() : status;
@@ -248,8 +252,9 @@ static void native_stats(tide_memstats *s) {
   s->sys = s->heap_sys + s->gc_sys + s->other_sys;
 }
 
-const engine engine_native = {
+static const engine engine_native = {
     .name = "native",
+    .settle = native_settle,
     .init = native_init,
     .attach = small_attach,
     .detach = native_detach,
@@ -270,3 +275,4 @@ const engine engine_native = {
     .walk = native_walk,
     .stats = native_stats,
 };
+const engine *const gc_engine = &engine_native;

@@ -169,6 +169,17 @@ static tide_status begin_file(tide_status so_far, const char *option, const char
                       *also ? "; also " : "", option, why, without);
 }
 
+// The first value that is refused is the one that the message is about.
+static tide_status resolve(const tide_options *options) {
+  tide_status resolved = rt_options_resolve(options, &rt_options);
+  char first[sizeof message];
+  memcpy(first, message, sizeof first);
+  tide_status settled = rt_client_calls.settle(&rt_options);
+  if (resolved == TIDE_OK) return settled;
+  memcpy(message, first, sizeof first);
+  return resolved;
+}
+
 // Returns whether the library runs; *status is what tide_init says.
 static bool initialise(const tide_options *options, tide_status *status) {
   int cancellable = rt_cancel_disable();
@@ -176,7 +187,7 @@ static bool initialise(const tide_options *options, tide_status *status) {
   *status = TIDE_OK;
   bool first = !rt_initialised();
   if (first) {
-    *status = rt_options_resolve(options, &rt_options);
+    *status = resolve(options);
     rt_options_settle();
     tide_status started = start();
     if (started == TIDE_OK && rt_options.record)

@@ -254,6 +254,9 @@ typedef void (*rt_root_fn)(const void *lo, const void *hi, rt_root_source source
 // root range to fn, bounds aligned to words. Takes no lock and no memory. The memory may be gone
 // after fn returns.
 void rt_roots_scan(rt_root_fn fn, void *arg);
+// By the engine, before the first stop: the shared object that holds the address has no roots. What
+// is linked into the program or into this library keeps its own.
+void rt_segments_ignore(const void *address);
 
 // ---- The client -----------------------------------------------------------------------------
 //
@@ -261,6 +264,9 @@ void rt_roots_scan(rt_root_fn fn, void *arg);
 // otherwise knows nothing of it.
 
 typedef struct rt_client {
+  // Before init: puts options that it cannot follow back to their default, and says so with
+  // rt_error_set.
+  tide_status (*settle)(tide_options *options);
   // Once, before any thread is attached. Reports with rt_error_set.
   tide_status (*init)(const tide_options *options);
   // In the thread itself, before it is on the registry; false: no memory.

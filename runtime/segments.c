@@ -136,14 +136,29 @@ static bool contains(const struct dl_phdr_info *object, const void *address) {
   return false;
 }
 
+static bool is_this_library(const struct dl_phdr_info *object) {
+  static const char of_this_library;
+  return contains(object, &of_this_library);
+}
+
 // This library is linked so that it is never unloaded, and so what it needs never is.
 static bool is_lasting(const struct dl_phdr_info *object) {
-  static const char of_this_library;
-  if (contains(object, &of_this_library) || contains(object, &_r_debug)) return true;
+  if (is_this_library(object) || contains(object, &_r_debug)) return true;
 #ifdef __GLIBC__
   if (contains(object, gnu_get_libc_version())) return true; // a string of the C library's own
 #endif
   return false;
+}
+
+static const void *ignored; // in an object whose data is no root; NULL: there is none
+
+void rt_segments_ignore(const void *address) {
+  ignored = address;
+  known.read = false;
+}
+
+static bool is_ignored(const struct dl_phdr_info *object) {
+  return ignored && contains(object, ignored) && !is_this_library(object);
 }
 
 static int read_object(struct dl_phdr_info *object, size_t size, void *first) {
@@ -159,6 +174,7 @@ static int read_object(struct dl_phdr_info *object, size_t size, void *first) {
     known.chain = chain;
     known.segments.count = known.modules.count = 0;
   }
+  if (!program && is_ignored(object)) return 0;
   for (int i = 0; i < object->dlpi_phnum; i++) {
     const ElfW(Phdr) *header = &object->dlpi_phdr[i];
     if (header->p_type == PT_LOAD && (header->p_flags & PF_W))

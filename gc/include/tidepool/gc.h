@@ -17,6 +17,10 @@
 extern "C" {
 #endif
 
+// The collector behind these functions: "native", or "bdw" (Boehm GC) in libtidepool-bdw. Needs no
+// initialisation.
+TIDE_API const char *tide_engine(void);
+
 // ---- Allocation -----------------------------------------------------------------------------
 //
 // Every function returns NULL on failure, after the out-of-memory handler has been asked; the heap
