@@ -3,6 +3,7 @@
 // what it prints, until it ends, takes too long, or the user has had enough.
 #include "bench.h"
 #include "command.h"
+#include "programs.h"
 #include "wait.h"
 
 #include <errno.h>
@@ -15,28 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <tidepool.h>
 #include <unistd.h>
 
 extern char **environ;
 
 // ---- Where workers are ----------------------------------------------------------------------
 
-// In the build they are in bench/, beside the command; when installed, where meson was told to put
-// them, taken from the command's own place if it can be, since an installation may have been moved.
+// Tidepool's is there once for each engine.
 static bool worker_path(const bench_peer *peer, char path[PATH_MAX]) {
-  static const char *const places[] = {"bench", BENCH_WORKERS_FROM_BINDIR};
-  char own[PATH_MAX];
-  ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-  own[length > 0 ? length : 0] = '\0';
-  char *slash = strrchr(own, '/');
-  if (slash) *slash = '\0';
-  for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
-    if (snprintf(path, PATH_MAX, "%s/%s/%s", own, places[i], peer->worker) < PATH_MAX &&
-        access(path, X_OK) == 0)
-      return true;
-  }
-  snprintf(path, PATH_MAX, "%s/%s", BENCH_WORKERS_DIR, peer->worker);
-  return access(path, X_OK) == 0;
+  char name[64];
+  bool other = peer == &bench_peers[TIDEPOOL] && strcmp(tide_engine(), "native") != 0;
+  snprintf(name, sizeof name, "%s%s%s", peer->worker, other ? "-" : "", other ? tide_engine() : "");
+  return program_find(name, path);
 }
 
 bool worker_exists(const bench_peer *peer) {
@@ -46,8 +38,7 @@ bool worker_exists(const bench_peer *peer) {
     complain("%s: %s was not built: install %s, then configure and build again", peer->name,
              peer->worker, peer->package);
   else
-    complain("%s: %s is neither beside the command nor in %s", peer->name, peer->worker,
-             BENCH_WORKERS_DIR);
+    complain("%s: %s is neither beside the command nor there", peer->name, path);
   return false;
 }
 

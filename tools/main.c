@@ -7,6 +7,7 @@
 // not be written.
 #include "command.h"
 #include "options.h"
+#include "programs.h"
 #include "progress.h"
 
 #include <errno.h>
@@ -105,6 +106,7 @@ static int refuse(const char *argument) {
 }
 
 int main(int argc, char **argv) {
+  program_remember(argc, argv);
   hold_standard_streams();
   // Only the character set: numbers are written and read the same way everywhere.
   setlocale(LC_CTYPE, "");

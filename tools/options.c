@@ -5,6 +5,7 @@
 // it is kept silent (ARGP_NO_ERRS) and every message comes from usage_error here.
 #include "options.h"
 #include "command.h"
+#include "programs.h"
 
 #include <argp.h>
 #include <ctype.h>
@@ -17,8 +18,8 @@
 enum { KEY_FIRST = 256, KEY_HELP = 'h', KEY_VERSION = 'V', OPTIONS_MAX = 32 };
 
 static const option_row common_table[] = {
-    {"engine", "NAME", OPTION_CHOICE, offsetof(common_options, engine), "native", 0, 0, "native",
-     "the collector to run on"},
+    {"engine", "NAME", OPTION_CHOICE, offsetof(common_options, engine), "native", 0, 0,
+     "native,bdw", "the collector to run on: Tidepool's own, or Boehm GC"},
     {"format", "NAME", OPTION_CHOICE, offsetof(common_options, format), "table", 0, 0,
      "table,csv,json", "what to print: table for people, csv, or json (one object a line)"},
     {"out", "DIR", OPTION_TEXT, offsetof(common_options, out), NULL, 0, 0, NULL,
@@ -306,6 +307,7 @@ void options_parse(const options_spec *spec, void *settings, int argc, char **ar
   if (argp_parse(&parser, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP, NULL, &p) != 0)
     usage_error("the options could not be read; see %s --help", command_title);
   for (size_t i = 0; i < p.count; i++) free(texts[i]);
+  program_for_engine(((const common_options *)settings)->engine);
 }
 
 void options_print_version(FILE *file) {

@@ -61,7 +61,8 @@ typedef struct options_spec {
 } options_spec;
 
 // Fills settings, which begins with a common_options, from the defaults and the command line.
-// Returns only when all of it was accepted; --help and --version exit with status 0.
+// Returns only when all of it was accepted and this is the program for the engine that was chosen;
+// --help and --version exit with status 0.
 void options_parse(const options_spec *spec, void *settings, int argc, char **argv);
 
 // Reads a list as typed on the command line; for values that are fixed in the program.
