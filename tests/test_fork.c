@@ -251,6 +251,7 @@ END_TEST
 
 // A child that leaves by exit runs the destructors of its one thread.
 START_TEST(child_that_exits) {
+  if (on_bdw("libgc's markers would keep it")) setenv("TIDE_MARKERS", "1", 1);
   init_verified();
   pid_t pid = fork();
   if (pid == 0) {

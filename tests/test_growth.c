@@ -375,18 +375,20 @@ START_TEST(sixteen_threads_lose_nothing_and_are_counted_exactly) {
   tide_memstats after = read_stats();
   ck_assert_uint_ge(after.num_gc, before.num_gc + 5);
   uint64_t all = 0, bytes = 0, kept = 0;
+  bool sizes_differ = on_bdw("sizes are libgc's above 512 bytes");
   for (size_t s = 0; s < SIZES; s++) {
     unsigned class = size_class_for(sizes_of_16[s]);
     uint64_t made = 0;
     for (int i = 0; i < 16; i++) made += allocators[i].made[s];
-    ck_assert_uint_eq(after.by_size[class].mallocs - before.by_size[class].mallocs, made);
+    if (!sizes_differ)
+      ck_assert_uint_eq(after.by_size[class].mallocs - before.by_size[class].mallocs, made);
     all += made;
     bytes += made * size_class_bytes[class];
     for (int i = 0; i < 16; i++)
       for (int k = 0; k < KEPT_OF_16; k++) kept += allocators[i].kept[s][k] != NULL;
   }
   ck_assert_uint_eq(after.mallocs - before.mallocs, all);
-  ck_assert_uint_eq(after.total_alloc - before.total_alloc, bytes);
+  if (!sizes_differ) ck_assert_uint_eq(after.total_alloc - before.total_alloc, bytes);
   clear_stack();
   tide_collect();
   tide_memstats end = read_stats();
@@ -405,6 +407,7 @@ END_TEST
 // than it was asked to be, as long as eighths are the classes' steps; beyond, where a class is what
 // fills a block, none that would fit into the block once more.
 START_TEST(no_size_is_rounded_up_by_more_than_an_eighth_until_classes_fill_blocks) {
+  if (on_bdw("sizes are libgc's")) return;
   init_with(OPTIONS(o.gc_percent = 100));
   for (size_t size = 1; size <= TIDE_SMALL_MAX; size++) {
     size_t got = tide_size(tide_alloc_leaf(size));

@@ -23,6 +23,7 @@ START_TEST(large_objects_of_every_size_live_and_go) {
 END_TEST
 
 START_TEST(freed_neighbours_become_one) {
+  if (on_bdw("parts of the heap need not be neighbours")) return;
   init_with(OPTIONS(o.gc_percent = -1, o.verify = 1));
   enum { PARTS = 16 };
   static const int orders[3][PARTS] = {
@@ -80,7 +81,7 @@ START_TEST(buffer_that_doubles_costs_little_more_than_itself) {
   table[0] = tide_alloc_leaf(1024);
   for (size_t bytes = 2048; bytes <= 256 * MIB; bytes *= 2) {
     table[0] = tide_realloc(table[0], bytes);
-    memset((char *)table[0] + bytes / 2, 1, 4096);
+    memset((char *)table[0] + bytes / 2, 1, bytes < 8192 ? bytes / 2 : 4096);
     ck_assert_uint_le(read_stats().heap_sys, 3 * bytes + 4 * MIB);
   }
 }
@@ -171,8 +172,9 @@ START_TEST(collect_and_release_returns_memory) {
   ck_assert_uint_ge(resident_bytes(), before + 200 * MIB);
   clear_stack();
   tide_collect_and_release();
-  ck_assert_uint_le(resident_bytes(), before + 8 * MIB);
   tide_memstats stats = read_stats();
+  size_t tables = on_bdw("headers of blocks stay") ? stats.gc_sys : 0;
+  ck_assert_uint_le(resident_bytes(), before + 8 * MIB + tables);
   ck_assert_uint_eq(stats.heap_released, stats.heap_idle);
   char *again = tide_alloc(150 * MIB);
   ck_assert(is_filled(again, 0, 150 * MIB));
@@ -379,6 +381,7 @@ static void check_comb(size_t length, size_t width, bool next_last) {
 }
 
 START_TEST(marking_is_complete_without_room_for_its_stack) {
+  if (on_bdw("the mark stack has no bound")) return;
   init_with(OPTIONS(o.mark_stack_bytes = 64 << 10, o.verify = 1, o.poison = 1, o.gc_percent = -1));
   build_comb(3000, 120, _i);
   for (int i = 0; i < 2; i++) {
@@ -392,6 +395,7 @@ START_TEST(marking_is_complete_without_room_for_its_stack) {
 END_TEST
 
 START_TEST(wide_and_deep_without_room_for_the_stack) {
+  if (on_bdw("the mark stack has no bound")) return;
   init_with(OPTIONS(o.mark_stack_bytes = 64 << 10, o.verify = 1, o.poison = 1, o.gc_percent = -1));
   enum { WIDTH = 300000, DEPTH = 300000 };
   void **wide = table[0] = tide_alloc(WIDTH * sizeof(void *));
@@ -412,6 +416,7 @@ START_TEST(wide_and_deep_without_room_for_the_stack) {
 END_TEST
 
 START_TEST(mark_stack_keeps_to_its_bound) {
+  if (on_bdw("the mark stack has no bound")) return;
   init_with(OPTIONS(o.mark_stack_bytes = 1 << 20, o.gc_percent = -1));
   uint64_t before = read_stats().gc_sys;
   build_comb(3000, 120, true);

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Uses the library as somebody else's project does: installed with pkg-config, shared and static, from
 # C and C++, and as a meson subproject.
-# usage: test_install.sh SOURCE_ROOT BUILD_ROOT
+# usage: test_install.sh SOURCE_ROOT BUILD_ROOT BDW, where BDW is `yes` if libtidepool-bdw was built
 set -u
-source_root=$1 build_root=$2
+source_root=$1 build_root=$2 bdw=$3
 here=$(mktemp -d) || exit 1
 trap 'rm -rf "$here"' EXIT
 failures=0
@@ -45,6 +45,27 @@ check "C++ program" sh -c "
     \$(pkg-config --cflags --libs tidepool) -Wl,-rpath,'$prefix/lib' && '$here/cxx'"
 check "only tide_ names are exported" sh -c "
   ! nm -D --defined-only '$prefix/lib/libtidepool.so' | grep -vE ' tide_[a-z_]+\$'"
+check "libgc is not linked" sh -c "! readelf -d '$prefix/lib/libtidepool.so' | grep libgc"
+
+if [ "$bdw" = yes ]; then
+  check "pkg-config knows the library on Boehm GC" pkg-config --exact-version=0.1.0 tidepool-bdw
+  check "  C program, shared library" sh -c "
+    \${CC:-cc} '$consumer/main.c' -o '$here/shared-bdw' \$(pkg-config --cflags --libs tidepool-bdw) \
+      -Wl,-rpath,'$prefix/lib' && '$here/shared-bdw' && readelf -d '$here/shared-bdw' |
+      grep -F libtidepool-bdw.so.0"
+  check "  C program, static library" sh -c "
+    \${CC:-cc} '$consumer/main.c' -o '$here/static-bdw' \$(pkg-config --cflags tidepool-bdw) \
+      '$prefix/lib/libtidepool-bdw.a' \$(pkg-config --static --libs-only-l bdw-gc) -lpthread &&
+      '$here/static-bdw'"
+  check "  only tide_ names are exported" sh -c "
+    ! nm -D --defined-only '$prefix/lib/libtidepool-bdw.so' | grep -vE ' tide_[a-z_]+\$'"
+else
+  check "there is no library on Boehm GC" sh -c "! pkg-config --exists tidepool-bdw"
+fi
+check "an installation without it" sh -c "
+  meson setup '$here/without' '$source_root' --prefix='$here/without-prefix' --libdir=lib \
+    -Dtests=false -Dtool=false -Dbdw=disabled && ninja -C '$here/without' install &&
+  ! ls '$here/without-prefix/lib' | grep bdw"
 
 mkdir -p "$here/project/subprojects"
 cp "$consumer/main.c" "$consumer/meson.build" "$here/project/"

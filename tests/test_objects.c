@@ -47,6 +47,7 @@ START_TEST(every_size_is_aligned_and_large_enough) {
 END_TEST
 
 START_TEST(every_offset_of_every_class_finds_its_slot) {
+  if (on_bdw("blocks are libgc's")) return;
   init_with(OPTIONS(o.gc_percent = -1));
   for (unsigned class = 0; class < TIDE_SIZE_CLASSES; class ++) {
     size_t bytes = size_class_bytes[class], slots = HEAP_BLOCK_BYTES / bytes;
@@ -414,6 +415,7 @@ static void poisoned_objects(void *arg) {
 }
 
 START_TEST(poison_overwrites_what_is_freed) {
+  if (on_bdw("libgc writes to what is free")) return;
   child c;
   in_child(&c, 20, poisoned_objects, NULL);
   assert_ended_well(&c);
@@ -489,6 +491,7 @@ START_TEST(realloc_of_nothing_and_to_nothing) {
 END_TEST
 
 START_TEST(realloc_stays_in_place_where_it_can) {
+  if (on_bdw("objects neither grow nor are cut")) return;
   init_with(OPTIONS(o.gc_percent = -1));
   char *object = tide_alloc(100);
   ck_assert_ptr_eq(tide_realloc(object, tide_size(object)), object);
@@ -616,6 +619,9 @@ START_TEST(huge_alignment_is_possible) {
   void *object = tide_alloc_aligned((size_t)1 << 30, 100, TIDE_SCANNED);
   ck_assert_ptr_nonnull(object);
   ck_assert_uint_eq((uintptr_t)object % ((size_t)1 << 30), 0);
+  tide_free(object);
+  if (on_bdw("what was skipped is part of the object")) return;
+  object = tide_alloc_aligned((size_t)1 << 30, 100, TIDE_SCANNED);
   // What was skipped is used.
   for (int i = 0; i < 100; i++) sink = tide_alloc_leaf(MIB);
   ck_assert_uint_lt(read_stats().heap_inuse, 110 * MIB);

@@ -343,7 +343,9 @@ static void assert_marked(const struct shape *shape, size_t objects) {
 
 START_TEST(every_shape_is_marked_whole_in_every_way) {
   const struct shape *shape = &shapes[_i % SHAPES];
-  init_with(options_of(&ways[_i / SHAPES]));
+  const struct way *way = &ways[_i / SHAPES];
+  if (way->mark_stack_bytes && on_bdw("mark stacks have no bound")) return;
+  init_with(options_of(way));
   assert_marked(shape, shape->build());
   table[0] = NULL;
 }

@@ -4,9 +4,11 @@
 # result, files, and environments that mean no good. The experiments run with tiny numbers; what
 # they measure is only checked where it must be exact.
 #
-# Usage: test_tool.sh PATH-OF-TIDEPOOL. Prints one line a check and ends with a count.
+# Usage: test_tool.sh PATH-OF-TIDEPOOL ENGINES, those that were built, as in `native,bdw`. Prints one
+# line a check and ends with a count.
 set -u
-tool=${1:?usage: test_tool.sh PATH-OF-TIDEPOOL}
+tool=${1:?usage: test_tool.sh PATH-OF-TIDEPOOL ENGINES}
+engines=${2:?usage: test_tool.sh PATH-OF-TIDEPOOL ENGINES}
 dir=$(mktemp -d) || exit 1
 trap 'chmod -R u+w "$dir" 2>/dev/null; rm -rf "$dir"' EXIT
 unset TIDE_GCPERCENT TIDE_PROCS TIDE_MINHEAP TIDE_MARKSTACK TIDE_DEBUG NO_COLOR
@@ -100,7 +102,7 @@ usage "value too many" "--quick takes no value" period --quick=1
 usage "not a size" "--live: '32MB' is not a size" period --live 32MB
 usage "negative size" "--live: '-1MiB' is not a size" period --live -1MiB
 usage "infinite rate" "--rates: 'inf' is not a number from" period --rates inf
-usage "unknown engine" "--engine: 'steam' is not accepted; accepted: native" forced --engine steam
+usage "unknown engine" "--engine: 'steam' is not accepted; accepted: native,bdw" forced --engine steam
 usage "unknown format" "--format: 'xml' is not accepted; accepted: table,csv,json" \
   forced --format xml
 usage "two modes" "exclude each other" period --quick --full
@@ -536,6 +538,55 @@ check "marshal prints a table" titled
 run marshal "${few[@]}" --modes owned --threads 1 --format csv --out "$dir/marshal"
 csv() { exits 0 && lines out 2 && cmp -s "$dir/out" "$dir/marshal/marshal.csv"; }
 check "marshal --format csv" csv
+# ---- The other engine ------------------------------------------------------------------------
+
+# The command by itself, as where there was no libgc.
+cp "$tool" "$dir/alone"
+status=0
+LD_LIBRARY_PATH=$(dirname "$tool")/.. "$dir/alone" forced --engine bdw >"$dir/out" 2>"$dir/err" \
+  </dev/null || status=$?
+check "an engine that was not built" refused 2 "--engine: bdw was not built"
+status=0
+LD_LIBRARY_PATH=$(dirname "$tool")/.. "$dir/alone" forced "${small[@]}" --engine native \
+  >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+check "  and the one that was" exits 0
+
+if [[ ,$engines, = *,bdw,* ]]; then
+  on_bdw() { exits 0 && lines err 0 && [ "$(grep -c '"engine": "bdw"' "$dir/out")" -ge "$1" ]; }
+  run forced "${small[@]}" --engine=bdw --format json
+  check "forced --engine bdw" on_bdw 8
+  check "  two and three collections leave nothing" none_left
+  check "  no collection leaves all" all_left
+  run procs --procs "5,1,2" --workers 16 --rounds 2 --engine bdw --format json
+  check "procs --engine bdw" on_bdw 12
+  run uneven "${tiny[@]}" --engine bdw --format json
+  check "uneven --engine bdw" on_bdw 10
+  run sawtooth "${brief[@]}" --engine bdw --format json
+  check "sawtooth --engine bdw" on_bdw 8
+  run marshal "${few[@]}" --engine bdw --format json
+  check "marshal --engine bdw" on_bdw 8
+  run replay "$(dirname "$0")/traces/marshal.trace" --engine bdw --format json
+  check "replay --engine bdw" on_bdw 20
+  run period --live 4MiB --rates 100 --ratios 0.5 --bursts 4 --engine bdw --format json
+  check "period --engine bdw" on_bdw 1
+  run knobs --live 4MiB --percents 100 --gaps 10 --bursts 4 --engine bdw --format json
+  check "knobs --engine bdw" on_bdw 1
+  run bench alloc --quick --engine bdw --format json
+  check "bench --engine bdw" on_bdw 1
+  TIDE_MARKSTACK=1MiB run forced "${small[@]}" --engine bdw
+  check "an option that it does not have" refused 2 "TIDE_MARKSTACK"
+  run forced --engine bdw --bursts 3x
+  check "bad usage" refused 2 "--bursts: '3x' is not a whole number"
+  status=0
+  "$(dirname "$tool")/tidepool-bdw" forced "${small[@]}" --engine native --format json \
+    >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+  back() { exits 0 && [ "$(grep -c '"engine": "native"' "$dir/out")" -eq 8 ]; }
+  check "from there back to the native engine" back
+  : >"$dir/out"
+  status=0
+  "$tool" forced "${small[@]}" --engine bdw >&- 2>"$dir/err" || status=$?
+  check "a closed standard output" refused 1 "standard output"
+fi
 
 # ---- Where results go ------------------------------------------------------------------------
 

@@ -175,6 +175,13 @@ static MAYBE_UNUSED tide_memstats read_stats(void) {
   return stats;
 }
 
+// Whether the program is linked with the other engine, on which it need not hold: `why`.
+static MAYBE_UNUSED bool on_bdw(const char *why) {
+  bool other = strcmp(tide_engine(), "bdw") == 0;
+  if (other) printf("on Boehm GC %s\n", why);
+  return other;
+}
+
 static MAYBE_UNUSED void init_with(tide_options options) {
   ck_assert_msg(tide_init(&options) == TIDE_OK, "tide_init: %s", tide_error_message());
 }
