@@ -267,11 +267,18 @@ static error_t parse_one(int key, char *argument, struct argp_state *state) {
   return 0;
 }
 
+static bool has_option(const parse *p, const char *name) {
+  for (size_t i = 0; i < p->count; i++)
+    if (strcmp(p->table[i].name, name) == 0) return true;
+  return false;
+}
+
+// A command's own option takes the place of a common one of that name, which keeps its default.
 static void add_options(parse *p, const option_row *table, size_t count) {
   for (size_t i = 0; i < count; i++) {
     const option_row *o = &table[i];
-    p->table[p->count++] = *o;
     if (o->standard) store(o, p->settings, o->standard);
+    if (!has_option(p, o->name)) p->table[p->count++] = *o;
   }
 }
 

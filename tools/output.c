@@ -321,13 +321,22 @@ bool out_prepare(const char *directory) {
   return good;
 }
 
-bool report_write(const report *r, const common_options *options) {
+bool report_save(const report *r, const char *directory) {
   static const char *const forms[] = {"table", "csv", "json"};
-  for (size_t i = 0; options->out && i < sizeof forms / sizeof forms[0]; i++)
-    if (!write_file(r, options->out, forms[i])) return false;
-  if (print_form(stdout, r, options->format)) return true;
+  for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+    if (!write_file(r, directory, forms[i])) return false;
+  return true;
+}
+
+bool report_print(const report *r, const char *format) {
+  if (print_form(stdout, r, format)) return true;
   complain_stdout(errno);
   return false;
+}
+
+bool report_write(const report *r, const common_options *options) {
+  if (options->out && !report_save(r, options->out)) return false;
+  return report_print(r, options->format);
 }
 
 const char *size_text(uint64_t bytes) {

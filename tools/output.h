@@ -75,6 +75,11 @@ typedef struct report {
 // would be lost. Complains and returns false if not. NULL is fine.
 bool out_prepare(const char *directory);
 
+// The files alone, and the form that is asked for alone. Complain and return false on the first
+// error.
+bool report_save(const report *r, const char *directory);
+bool report_print(const report *r, const char *format);
+
 // Prints the report and writes the files. Complains and returns false on the first error.
 bool report_write(const report *r, const common_options *options);
 
