@@ -119,7 +119,8 @@ typedef struct worker_result {
   double seconds;  // from its start to its end
 } worker_result;
 
-// Whether the peer's worker was built; complains if not.
+// Whether the peer's worker was built; the second complains if not.
+bool worker_built(const bench_peer *peer);
 bool worker_exists(const bench_peer *peer);
 
 // Runs a peer's worker with these arguments, the last one NULL, the first two not set. It has so

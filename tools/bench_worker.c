@@ -31,6 +31,11 @@ static bool worker_path(const bench_peer *peer, char path[PATH_MAX]) {
   return program_find(name, path);
 }
 
+bool worker_built(const bench_peer *peer) {
+  char path[PATH_MAX];
+  return worker_path(peer, path);
+}
+
 bool worker_exists(const bench_peer *peer) {
   char path[PATH_MAX];
   if (worker_path(peer, path)) return true;

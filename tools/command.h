@@ -34,6 +34,10 @@ int sawtooth_run(int argc, char **argv);
 int marshal_run(int argc, char **argv);
 int replay_run(int argc, char **argv);
 int bench_run(int argc, char **argv);
+int all_run(int argc, char **argv);
+
+// The command of that name; NULL: there is none.
+const command *command_find(const char *name);
 
 // "tidepool", or "tidepool COMMAND" while one runs; stands before every message.
 extern const char *command_title;

@@ -33,6 +33,7 @@ static const command commands[] = {
     {"marshal", "encode requests with a pooled encoder, and with one made for each", marshal_run},
     {"replay", "replay a recorded program, and work out what its pools would remember", replay_run},
     {"bench", "compare with other allocators and collectors on several workloads", bench_run},
+    {"all", "run all of these and write a report with plots", all_run},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -105,6 +106,12 @@ static int refuse(const char *argument) {
   return STATUS_USAGE;
 }
 
+const command *command_find(const char *name) {
+  for (int i = 0; i < COMMANDS; i++)
+    if (strcmp(name, commands[i].name) == 0) return &commands[i];
+  return NULL;
+}
+
 int main(int argc, char **argv) {
   program_remember(argc, argv);
   hold_standard_streams();
@@ -122,13 +129,11 @@ int main(int argc, char **argv) {
     options_print_version(stdout);
     return STATUS_DONE;
   }
-  for (int i = 0; i < COMMANDS; i++) {
-    if (strcmp(name, commands[i].name) != 0) continue;
-    static char title[64];
-    snprintf(title, sizeof title, "tidepool %s", name);
-    command_title = title;
-    argv[1] = title;
-    return commands[i].run(argc - 1, argv + 1);
-  }
-  return refuse(name);
+  const command *found = command_find(name);
+  if (!found) return refuse(name);
+  static char title[64];
+  snprintf(title, sizeof title, "tidepool %s", name);
+  command_title = title;
+  argv[1] = title;
+  return found->run(argc - 1, argv + 1);
 }
