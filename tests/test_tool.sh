@@ -75,11 +75,11 @@ is_json() {
 
 listed() {
   exits 0 && lines err 0 && has out forced && has out period && has out knobs && has out uneven &&
-    has out procs && has out sawtooth && has out marshal && has out bench
+    has out procs && has out sawtooth && has out marshal && has out bench && has out report
 }
 run --help
 check "--help lists the commands" listed
-for command in forced period knobs uneven procs sawtooth marshal replay; do
+for command in forced period knobs uneven procs sawtooth marshal replay all; do
   described() { exits 0 && lines err 0 && has out "Usage: tidepool $command" && has out --out=DIR; }
   run "$command" --help
   check "$command --help" described

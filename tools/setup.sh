@@ -38,6 +38,7 @@ provided() {
     libgc-dev) pkg-config --exists bdw-gc 2>/dev/null ;;
     libmimalloc-dev) [ -e /usr/include/mimalloc.h ] ;;
     golang-go) command -v go >/dev/null ;;
+    gnuplot-nox) command -v gnuplot >/dev/null ;;
     check) pkg-config --exists check 2>/dev/null ;;
     *) dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed' ;;
   esac
