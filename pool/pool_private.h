@@ -227,8 +227,8 @@ bool rotate_init(void);              // false: no memory for the hooks
 void rotate_join(tide_pool *pool);   // the pool has got a set; pinned
 bool rotate_add(tide_pool *pool);    // to the list of all; false: no memory
 void rotate_remove(tide_pool *pool); // nothing of it is dropped any more when this returns
-// fn runs pinned: it takes no lock that is not a pinned one, and does not allocate. The world may be
-// stopped between pools; one that is made or destroyed meanwhile may be left out.
+// fn runs pinned: it takes no lock that is not a pinned one, and does not allocate. The world may
+// be stopped between pools; one that is made or destroyed meanwhile may be left out.
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg);
 void pool_drop_item(tide_pool *pool, void *item);
 void pool_drop_set(tide_pool *pool, shards *set);
