@@ -157,7 +157,7 @@ static long futex(unsigned int *word, int operation, unsigned int value,
 
 // May return for no reason.
 void os_futex_wait(unsigned int *word, unsigned int value) {
-#ifdef __SANITIZE_THREAD__ // holds signals back, the stop signal too, in a wait that it does not know
+#ifdef __SANITIZE_THREAD__ // in a wait that it does not know it holds the stop signal back
   usleep(50);
 #else
   futex(word, FUTEX_WAIT, value, NULL);

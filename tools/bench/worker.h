@@ -4,8 +4,8 @@
 //   tidepool-bench-PEER WORKLOAD KEY=VALUE...
 //
 // It prints its metrics as one JSON object on a line of standard output; or it fails: a line on
-// standard error, and an exit status other than 0. The command of tools/bench/bench.c starts workers and
-// knows which parameters and metrics a workload has.
+// standard error, and an exit status other than 0. The command, bench.c, starts workers and knows
+// which parameters and metrics a workload has.
 #ifndef TIDEPOOL_BENCH_WORKER_H
 #define TIDEPOOL_BENCH_WORKER_H
 
