@@ -55,6 +55,10 @@ int64_t tide_hard_limit_set(int64_t bytes) {
   }
 }
 
+bool limit_is_hard(void) {
+  return AO_load(&hard) != PACER_NO_LIMIT;
+}
+
 bool limit_hard_allows(uint64_t mapped, uint64_t more) {
   uint64_t most = AO_load(&hard);
   if (RT_LIKELY(most == PACER_NO_LIMIT)) return true;

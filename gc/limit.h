@@ -23,6 +23,7 @@ bool limit_matters(void); // one is set, or an episode is on, or the program thi
 void limit_before(rt_thread *self, size_t request);
 void limit_note(void); // how far above the soft limit memory is
 
+bool limit_is_hard(void); // there is a hard limit
 // Whether memory that counts may become `more` bytes more under the hard limit, with `mapped` what
 // the engine has mapped and not given back. Any thread, also pinned.
 bool limit_hard_allows(uint64_t mapped, uint64_t more);

@@ -324,7 +324,7 @@ START_TEST(idle_time_outlasts_collections) {
   while (now_ns() - put_at < 190 * ms) tide_collect();
   if (now_ns() - put_at < 200 * ms)
     ck_assert_uint_eq(stats_of(pool).items_victim + stats_of(pool).items_primary, 30);
-  ck_assert_uint_gt(tide_gc_cycle(), 50);
+  ck_assert_uint_gt(tide_gc_cycle(), 5); // far more, unless the machine is very busy
   while (now_ns() - put_at < 300 * ms) tide_collect();
   tide_collect();
   ck_assert_uint_eq(freed, 30);

@@ -16,6 +16,7 @@
 // own which no stop waits for. They wait on a condition between markings, as long as the process
 // runs.
 #include "bdw.h"
+#include "limit.h"
 
 #include <string.h>
 
@@ -35,6 +36,7 @@ static struct {
 static bdw_counts live;    // found by this marking
 static AO_t markers_start; // 1: somebody is starting them, or there are some; else 0
 static AO_t released_at;   // the last collection after which a limit had memory given back
+static AO_t release_took_ns, release_ended_ns;
 
 // ---- Roots ----------------------------------------------------------------------------------
 
@@ -247,7 +249,14 @@ void bdw_finish_sweep(rt_thread *self) {}
 
 // libgc gives back what has been free for some collections by itself. Beyond that it is all or
 // nothing here: where a limit wants memory back, once for each collection, since it is then that
-// much becomes free.
+// much becomes free. And as the world stands still meanwhile, a soft limit gets at most a quarter
+// of the time; beyond that it is exceeded, as with the limiter.
+static bool soft_limit_must_wait(uint64_t now_ns) {
+  enum { SHARE = 4 };
+  return !limit_is_hard() &&
+         now_ns - AO_load(&release_ended_ns) < (SHARE - 1) * AO_load(&release_took_ns);
+}
+
 void bdw_release(rt_thread *self, size_t keep_bytes, bool exactly) {
   enum { WORTH_BYTES = 4 << 20 };
   engine_memory m;
@@ -256,10 +265,13 @@ void bdw_release(rt_thread *self, size_t keep_bytes, bool exactly) {
   if (keep_bytes && (!exactly || m.free_bytes <= keep_bytes)) return;
   bool again = AO_load(&released_at) == cycle && m.free_bytes < keep_bytes + WORTH_BYTES;
   if ((keep_bytes && again) || AO_load(&markers_start) == 1) return;
-  AO_store(&released_at, cycle);
   uint64_t began_ns = os_now_ns(), before = bdw_unmapped_bytes();
+  if (keep_bytes && soft_limit_must_wait(began_ns)) return;
+  AO_store(&released_at, cycle);
   stopped(self, RELEASE, release_stopped);
   uint64_t after = bdw_unmapped_bytes();
+  AO_store(&release_ended_ns, os_now_ns());
+  AO_store(&release_took_ns, os_now_ns() - began_ns);
   if (after > before)
     rt_event(TIDE_EVENT_RELEASE, began_ns, os_now_ns() - began_ns, after - before, 0);
 }
