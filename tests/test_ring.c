@@ -14,14 +14,14 @@
 #include <stdlib.h>
 
 #if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SLOW 1
 #endif
 #endif
-#ifdef __SANITIZE_THREAD__
-#define UNDER_TSAN 1
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+#define SLOW 1
 #endif
-#ifdef UNDER_TSAN
+#ifdef SLOW
 #define VALUES 200000
 #else
 #define VALUES 2000000
