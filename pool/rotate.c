@@ -264,7 +264,7 @@ static void unlock_after_fork(void) {
 // one of them was dropping are lost to the child.
 static void unlock_in_child(void) {
   once = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  walks = NULL; // whoever forks is in none
+  walks = NULL; // whoever forks is in none, or does so in a signal handler between two portions
   for (tide_pool *pool = all; pool; pool = pool->next) {
     AO_store(&pool->dropping, pool == being_dropped);
     careful_after_fork(pool);
@@ -384,8 +384,8 @@ void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg) {
     rt_pinned_lock_take(&lock);
   }
   walk **link = &walks;
-  while (*link != &w) link = &(*link)->next;
-  *link = w.next;
+  while (*link && *link != &w) link = &(*link)->next; // not there: in the child of a fork
+  if (*link) *link = w.next;
   rt_pinned_lock_give(&lock);
   rt_unpin(self);
 }
