@@ -96,9 +96,12 @@ END_TEST
 
 // ---- One story ------------------------------------------------------------------------------
 
+enum { CYCLES = 12 };
+
 typedef struct totals {
   uint64_t cycles, causes[TIDE_CAUSES];
-  double pause_ms, cycle_ms, hooks_ms; // sums
+  double pause_ms, hooks_ms; // sums
+  double cycle_ms[CYCLES];   // each; by the lines, the trace and the watch
 } totals;
 
 typedef struct story {
@@ -122,13 +125,12 @@ static void dawdle(const tide_cycle *cycle, void *arg) {
 static char directory[] = "/tmp/tidepool-test-XXXXXX";
 static char trace_path[64];
 
-// Until so many collections. Each is on the way of an allocation, which is what the stopwatch
-// times: what takes more than a tenth of a marking.
-static NOINLINE void run_by_the_watch(uint64_t wanted, totals *watch) {
-  while (by_hook.cycles < wanted) {
+// Each collection is on the way of an allocation, which is what the stopwatch times.
+static NOINLINE void run_by_the_watch(totals *watch) {
+  while (by_hook.cycles < CYCLES) {
     uint64_t before = by_hook.cycles, from_ns = now_ns();
     sink = tide_alloc_leaf(MIB);
-    if (by_hook.cycles > before) watch->cycle_ms += (double)(now_ns() - from_ns) / 1e6;
+    if (by_hook.cycles > before) watch->cycle_ms[before] = (double)(now_ns() - from_ns) / 1e6;
   }
 }
 
@@ -152,7 +154,7 @@ static void tell(void *arg) {
   static void *graph;
   graph = make_graph();
   tide_gc_percent_set(60);
-  run_by_the_watch(12, &s->watch);
+  run_by_the_watch(&s->watch);
   tide_memstats stats = read_stats();
   MUST(tide_trace_stop() == TIDE_OK);
   s->stats = (totals){.cycles = stats.num_gc, .pause_ms = (double)stats.pause_total_ns / 1e6};
@@ -168,10 +170,10 @@ static void add_line(totals *t, const char *line) {
   MUST(sscanf(times, "%%: %lf+%lf+%lf+%lf ms, sweep %lf ms", &stop, &hooks, &mark, &end, &sweep) ==
        5);
   MUST(sscanf(last, "(%15[a-z])", cause) == 1);
-  t->cycles++;
+  MUST(t->cycles < CYCLES);
+  t->cycle_ms[t->cycles++] = sweep + stop + hooks + mark + end;
   t->hooks_ms += hooks;
   t->pause_ms += stop + hooks + mark + end;
-  t->cycle_ms += sweep + stop + hooks + mark + end;
   for (int i = 0; i < TIDE_CAUSES; i++)
     t->causes[i] += !strcmp(cause, tide_cause_string((tide_cause)i));
 }
@@ -191,8 +193,8 @@ static void add_event(totals *t, const char *event) {
     if (!strcmp(name, pause[i])) t->pause_ms += ms;
   if (!strcmp(name, "hooks")) t->hooks_ms += ms;
   if (strcmp(name, "cycle")) return;
-  t->cycles++;
-  t->cycle_ms += ms;
+  MUST(t->cycles < CYCLES);
+  t->cycle_ms[t->cycles++] = ms;
   char cause[16];
   MUST(sscanf(strstr(event, "\"cause\":"), "\"cause\":\"%15[a-z]", cause) == 1);
   for (int i = 0; i < TIDE_CAUSES; i++)
@@ -238,13 +240,17 @@ START_TEST(all_tell_the_same) {
       ck_assert_uint_eq(all[i]->causes[cause], s->hook.causes[cause]);
   }
   ck_assert_double_ge(s->hook.hooks_ms, 2.0 * (double)s->hook.cycles);
-  printf("pauses %.3f ms by the hook, %.3f by the lines, %.3f by the trace, %.3f by memstats; "
-         "cycles %.3f by the trace, %.3f by the watch\n",
-         s->hook.pause_ms, s->line.pause_ms, s->trace.pause_ms, s->stats.pause_ms,
-         s->trace.cycle_ms, s->watch.cycle_ms);
-  // The watch has the line and the file to wait for, and any other program.
-  ck_assert_double_ge(s->watch.cycle_ms, s->trace.cycle_ms);
-  assert_near("watch", s->watch.cycle_ms, s->trace.cycle_ms, 1.0 * (double)s->hook.cycles);
+  // What is not in the line is the restart, for which a thread may have to wait, and the hooks at
+  // the end.
+  double least_over = INFINITY;
+  for (int i = 0; i < CYCLES; i++) {
+    double line = s->line.cycle_ms[i], trace = s->trace.cycle_ms[i], watch = s->watch.cycle_ms[i];
+    ck_assert_msg(line <= trace + 0.01 && trace <= watch, "%d: line %.3f, trace %.3f, watch %.3f",
+                  i, line, trace, watch);
+    least_over = fmin(least_over, (watch - trace) / trace);
+  }
+  // The watch has the line and the file to wait for, and sometimes other programs.
+  ck_assert_double_le(least_over, 0.01);
 }
 END_TEST
 
