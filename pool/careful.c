@@ -9,8 +9,9 @@
 #include "careful.h"
 
 static uint64_t size_of(const tide_pool *pool, const void *item) {
-  if (!pool->measures) return 0;
-  return pool->size ? pool->size(item, pool->arg) : tide_size(item);
+  const pool_body *body = pool->body;
+  if (!body->measures) return 0;
+  return body->size ? body->size(item, body->arg) : tide_size(item);
 }
 
 // ---- Chaos ----------------------------------------------------------------------------------
@@ -37,14 +38,15 @@ static void add_up(const tide_pool *pool, uint64_t *items, uint64_t *bytes) {
   *items = AO_load(&primary->items);
   *bytes = AO_load(&primary->bytes);
   for (unsigned i = 0; i < pool->victims; i++) {
-    *items += AO_load(&pool->victim[i]->items);
-    *bytes += AO_load(&pool->victim[i]->bytes);
+    const shards *victim = pool->body->victim[i];
+    *items += AO_load(&victim->items);
+    *bytes += AO_load(&victim->bytes);
   }
 }
 
 static void unreserve(tide_pool *pool, uint64_t bytes) {
-  AO_fetch_and_sub1(&pool->reserved_items);
-  AO_fetch_and_add(&pool->reserved_bytes, (AO_t)0 - bytes);
+  AO_fetch_and_sub1(&pool->body->reserved_items);
+  AO_fetch_and_add(&pool->body->reserved_bytes, (AO_t)0 - bytes);
 }
 
 // A negative sum is one of a set whose item has been taken and, in this instant, is put again.
@@ -57,19 +59,20 @@ static __thread unsigned reservations __attribute__((tls_model("initial-exec")))
 
 void careful_after_fork(tide_pool *pool) {
   if (reservations) return; // which of them are whose is not known: better too little room
-  AO_store(&pool->reserved_items, 0);
-  AO_store(&pool->reserved_bytes, 0);
+  AO_store(&pool->body->reserved_items, 0);
+  AO_store(&pool->body->reserved_bytes, 0);
 }
 
 static bool reserve(tide_pool *pool, uint64_t bytes) {
+  pool_body *body = pool->body;
   uint64_t items_in, bytes_in;
-  uint64_t items_reserved = AO_fetch_and_add1_full(&pool->reserved_items) + 1;
-  uint64_t bytes_reserved = AO_fetch_and_add_full(&pool->reserved_bytes, bytes) + bytes;
+  uint64_t items_reserved = AO_fetch_and_add1_full(&body->reserved_items) + 1;
+  uint64_t bytes_reserved = AO_fetch_and_add_full(&body->reserved_bytes, bytes) + bytes;
   rt_pin(rt_self());
   add_up(pool, &items_in, &bytes_in);
   rt_unpin(rt_self());
-  bool fits = !above(items_in + items_reserved, pool->max_items) &&
-              !above(bytes_in + bytes_reserved, pool->max_bytes);
+  bool fits = !above(items_in + items_reserved, body->max_items) &&
+              !above(bytes_in + bytes_reserved, body->max_bytes);
   if (fits)
     reservations++;
   else
@@ -80,7 +83,7 @@ static bool reserve(tide_pool *pool, uint64_t bytes) {
 // ---- Puts and gets --------------------------------------------------------------------------
 
 bool careful_wanted(const tide_pool *pool) {
-  return pool->measures || rt_options.poolchaos || rt_options.poolcheck || rt_recording();
+  return pool->body->measures || rt_options.poolchaos || rt_options.poolcheck || rt_recording();
 }
 
 bool careful_put(tide_pool *pool, void *item, uint64_t *bytes, pool_drop *cause) {
@@ -90,21 +93,21 @@ bool careful_put(tide_pool *pool, void *item, uint64_t *bytes, pool_drop *cause)
   *cause = DROP_CHAOS;
   if (chance(25)) return false;
   *cause = DROP_LARGE;
-  if (*bytes > pool->max_item_bytes) return false;
+  if (*bytes > pool->body->max_item_bytes) return false;
   *cause = DROP_FULL;
-  if (*bytes > pool->max_bytes || *bytes > INT64_MAX / 4) return false;
-  return !pool->measures || reserve(pool, *bytes);
+  if (*bytes > pool->body->max_bytes || *bytes > INT64_MAX / 4) return false;
+  return !pool->body->measures || reserve(pool, *bytes);
 }
 
 void careful_put_ends(tide_pool *pool, void *item, uint64_t bytes, bool in) {
-  if (!pool->measures) return;
+  if (!pool->body->measures) return;
   unreserve(pool, bytes);
   reservations--;
 }
 
 void careful_got(tide_pool *pool, shards *from, void *item, const void *caller) {
-  if (pool->check) check_got(pool, item, caller);
-  if (!item || !pool->measures) return;
+  if (pool->body->check) check_got(pool, item, caller);
+  if (!item || !pool->body->measures) return;
   AO_fetch_and_sub1(&from->items);
   AO_fetch_and_add(&from->bytes, (AO_t)0 - size_of(pool, item));
 }

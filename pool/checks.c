@@ -164,7 +164,7 @@ static bool is_memory(const tide_pool *pool, const void *item) {
   enum { LOWEST = 1 << 16 };
   char byte;
   if (tide_size(item)) return true;
-  return pool->size && (uintptr_t)item >= LOWEST && os_read_memory(&byte, item, 1) == 1;
+  return pool->body->size && (uintptr_t)item >= LOWEST && os_read_memory(&byte, item, 1) == 1;
 }
 
 // The four below: lock held.
@@ -201,7 +201,7 @@ static entry *find_or_enter(tide_pool *pool, const void *item, tide_pool *scope)
   if (e) return e;
   e = new_entry();
   if (!e) {
-    pool->check->unsure = true;
+    pool->body->check->unsure = true;
     return NULL;
   }
   AO_t *bucket = bucket_of(~(uintptr_t)item, scope);
@@ -247,10 +247,10 @@ static void sift(bool (*fn)(entry *e, const void *arg), const void *arg) {
 // ---- Faults ---------------------------------------------------------------------------------
 
 static void must_live(const tide_pool *pool, const char *what, const stack *here) {
-  if (!pool->check->ended) return;
+  if (!pool->body->check->ended) return;
   report_begins();
-  rt_report("pool \"%s\" %s, but it has been destroyed", pool->name, what);
-  report_stack("destroyed by", &pool->check->end);
+  rt_report("pool \"%s\" %s, but it has been destroyed", pool->body->name, what);
+  report_stack("destroyed by", &pool->body->check->end);
   report_stack("and now used by", here);
   abort();
 }
@@ -259,8 +259,8 @@ static void must_be_a_start(const tide_pool *pool, const void *item, const stack
   const char *base = tide_base(item);
   if (!base || base == item) return;
   report_begins();
-  rt_report("pool \"%s\": %p is put, which is inside an object: base %p, offset %zu", pool->name,
-            item, (const void *)base, (size_t)((const char *)item - base));
+  rt_report("pool \"%s\": %p is put, which is inside an object: base %p, offset %zu",
+            pool->body->name, item, (const void *)base, (size_t)((const char *)item - base));
   report_stack("put by", here);
   abort();
 }
@@ -269,10 +269,10 @@ static RT_COLD void report_doubled(const tide_pool *pool, const void *item, cons
                                    const stack *here) {
   report_begins();
   if (idle->pool == pool)
-    rt_report("pool \"%s\": %p is put, but is idle in it already", pool->name, item);
+    rt_report("pool \"%s\": %p is put, but is idle in it already", pool->body->name, item);
   else
-    rt_report("pool \"%s\": %p is put, but is idle in pool \"%s\" already", pool->name, item,
-              idle->pool->name);
+    rt_report("pool \"%s\": %p is put, but is idle in pool \"%s\" already", pool->body->name, item,
+              idle->pool->body->name);
   report_stack("put first by", &idle->put);
   report_stack("and now by", here);
   abort();
@@ -280,7 +280,7 @@ static RT_COLD void report_doubled(const tide_pool *pool, const void *item, cons
 
 static RT_COLD void report_foreign(const tide_pool *pool, const void *item, const stack *here) {
   report_begins();
-  rt_report("pool \"%s\": %p is put, which its create has not made", pool->name, item);
+  rt_report("pool \"%s\": %p is put, which its create has not made", pool->body->name, item);
   report_stack("put by", here);
   abort();
 }
@@ -299,7 +299,7 @@ static RT_COLD void report_end_of(const entry *was, const stack *here) {
 static void must_be_an_object(const entry *was, const void *item, const stack *here) {
   if (!was->heap || tide_base(item) == item) return;
   report_begins();
-  rt_report("pool \"%s\": %p was freed while it was idle", was->pool->name, item);
+  rt_report("pool \"%s\": %p was freed while it was idle", was->pool->body->name, item);
   report_end_of(was, here);
 }
 
@@ -311,7 +311,7 @@ static void must_be_untouched(const entry *was, const unsigned char *item, const
   report_begins();
   rt_report("pool \"%s\": %p was used after put: %zu of its %zu bytes differ, the first one at "
             "offset %zu, which is now 0x%02x",
-            was->pool->name, (const void *)item, differ, was->bytes, first, item[first]);
+            was->pool->body->name, (const void *)item, differ, was->bytes, first, item[first]);
   report_end_of(was, here);
 }
 
@@ -326,7 +326,8 @@ static void free_copy(void *copy, bool leaf) {
 
 void check_cover(tide_pool *pool, void *item) {
   size_t bytes = tide_size(item);
-  if (!bytes && pool->size && is_memory(pool, item)) bytes = pool->size(item, pool->arg);
+  if (!bytes && pool->body->size && is_memory(pool, item))
+    bytes = pool->body->size(item, pool->body->arg);
   if (!bytes) return;
   bool leaf = tide_object_kind(item) == TIDE_LEAF;
   rt_quiet_begin(rt_self());
@@ -385,13 +386,13 @@ void check_put(tide_pool *pool, void *item, const void *caller) {
   must_be_a_start(pool, item, &here);
   if (!enter(pool, item, &here, &was)) return;
   if (was.pool) report_doubled(pool, item, &was, &here);
-  bool foreign = pool->created_only && was.maker != pool && !pool->check->unsure;
+  bool foreign = pool->body->created_only && was.maker != pool && !pool->body->check->unsure;
   if (foreign) report_foreign(pool, item, &here);
   if (was.copy) free_copy(was.copy, was.leaf); // from before a fork
 }
 
 void check_made(tide_pool *pool, void *item) {
-  if (!pool->created_only) return;
+  if (!pool->body->created_only) return;
   bool heap = tide_size(item);
   tide_pool *scope = is_memory(pool, item) ? NULL : pool;
   take_lock();
@@ -471,19 +472,19 @@ bool check_init(void) {
 }
 
 bool check_begin(tide_pool *pool) {
-  if (rt_options.poolcheck) pool->check = calloc(1, sizeof *pool->check);
-  return pool->check || !rt_options.poolcheck;
+  if (rt_options.poolcheck) pool->body->check = calloc(1, sizeof *pool->body->check);
+  return pool->body->check || !rt_options.poolcheck;
 }
 
 void check_free(tide_pool *pool) {
-  free(pool->check);
+  free(pool->body->check);
 }
 
 void check_end(tide_pool *pool, const void *caller) {
   stack here;
   take_stack(&here, caller);
   must_live(pool, "is destroyed", &here);
-  pool->check->end = here;
+  pool->body->check->end = here;
 }
 
 // What it made may be idle in another pool.
@@ -495,9 +496,9 @@ static bool leaves_with(entry *e, const void *pool) {
 
 tide_pool *check_keep(tide_pool *pool) {
   // Its items have all been dropped, but for those that a fork has cut off.
-  if (pool->created_only || forks) sift(leaves_with, pool);
+  if (pool->body->created_only || forks) sift(leaves_with, pool);
   take_lock();
-  pool->check->ended = true;
+  pool->body->check->ended = true;
   tide_pool *oldest = ended[next_ended];
   ended[next_ended] = pool;
   next_ended = (next_ended + 1) % ENDED_POOLS;

@@ -20,40 +20,42 @@ static void count_gap(AO_t *counts, uint64_t gap) {
 }
 
 static void note_gap(tide_pool *pool, uint64_t since_round) {
-  count_gap(pool->gaps, pool_round() - since_round);
+  count_gap(pool->body->gaps, pool_round() - since_round);
 }
 
 // Whether an item that a collection took would have answered it: see pool_private.h.
 static bool take_lost(tide_pool *pool) {
-  AO_t lost, round = pool_round(), as_of = AO_load(&pool->lost_as_of);
-  if (as_of != round && AO_compare_and_swap(&pool->lost_as_of, as_of, round))
-    AO_store(&pool->lost, stats_lost(pool));
-  while ((lost = AO_load(&pool->lost)))
-    if (AO_compare_and_swap(&pool->lost, lost, lost - 1)) return true;
+  pool_body *body = pool->body;
+  AO_t lost, round = pool_round(), as_of = AO_load(&body->lost_as_of);
+  if (as_of != round && AO_compare_and_swap(&body->lost_as_of, as_of, round))
+    AO_store(&body->lost, stats_lost(pool));
+  while ((lost = AO_load(&body->lost)))
+    if (AO_compare_and_swap(&body->lost, lost, lost - 1)) return true;
   return false;
 }
 
 static void note_miss(tide_pool *pool) {
-  uint64_t last_use = AO_load(&pool->last_use);
+  pool_body *body = pool->body;
+  uint64_t last_use = AO_load(&body->last_use);
   if (!last_use) return;
   note_gap(pool, last_use);
   if (!take_lost(pool)) return;
   uint64_t gap = pool_round() - last_use; // 0: the pool has been put to in this period already
-  count_gap(pool->forgotten, gap ? gap : AO_load(&pool->last_gap));
+  count_gap(body->forgotten, gap ? gap : AO_load(&body->last_gap));
 }
 
 // The primary has not answered. How often in this period, and in which, is one word: it begins anew
 // without anybody's help.
-static void note_need(tide_pool *pool) {
-  if (!AO_load(&pool->last_use)) return; // nothing was ever put: threads share nothing
+static void note_need(pool_body *body) {
+  if (!AO_load(&body->last_use)) return; // nothing was ever put: threads share nothing
   AO_t before, now, most, round = (AO_t)(uint32_t)pool_round() << 32;
   do {
-    before = AO_load(&pool->needed);
+    before = AO_load(&body->needed);
     now = before >> 32 << 32 == round ? before + 1 : round + 1;
-  } while (!AO_compare_and_swap(&pool->needed, before, now));
+  } while (!AO_compare_and_swap(&body->needed, before, now));
   now = (uint32_t)now;
-  while ((most = AO_load(&pool->needed_most)) < now)
-    if (AO_compare_and_swap(&pool->needed_most, most, now)) return;
+  while ((most = AO_load(&body->needed_most)) < now)
+    if (AO_compare_and_swap(&body->needed_most, most, now)) return;
 }
 
 static void *take_from_victim(shards *victim, rt_thread *self, pool_event *event) {
@@ -67,7 +69,7 @@ static void *take_from_victim(shards *victim, rt_thread *self, pool_event *event
 
 static void *take_from_victims(tide_pool *pool, rt_thread *self, pool_event *event, shards **from) {
   for (unsigned i = 0; i < pool->victims; i++) {
-    *from = pool->victim[i];
+    *from = pool->body->victim[i];
     void *item = take_from_victim(*from, self, event);
     if (!item) continue;
     note_gap(pool, (*from)->round);
@@ -86,7 +88,7 @@ static void *find(tide_pool *pool, rt_thread *self, pool_event *event, shards **
   if ((item = set_take_head(primary, self))) return item;
   *event = HIT_STOLEN;
   if ((item = set_take_tail(primary, set_proc(primary, self)->index + 1))) return item;
-  note_need(pool);
+  note_need(pool->body);
   if ((item = take_from_victims(pool, self, event, from))) return item;
   *event = MISS;
   note_miss(pool);
@@ -94,11 +96,11 @@ static void *find(tide_pool *pool, rt_thread *self, pool_event *event, shards **
 }
 
 static void *make(tide_pool *pool) {
-  void *item = pool->create ? pool->create(pool->arg) : NULL;
+  void *item = pool->body->create ? pool->body->create(pool->body->arg) : NULL;
   if (!item) return NULL;
-  AO_fetch_and_add1(&pool->created);
-  AO_fetch_and_add(&pool->created_bytes, tide_size(item));
-  if (RT_UNLIKELY(pool->check)) check_made(pool, item);
+  AO_fetch_and_add1(&pool->body->created);
+  AO_fetch_and_add(&pool->body->created_bytes, tide_size(item));
+  if (RT_UNLIKELY(pool->body->check)) check_made(pool, item);
   return item;
 }
 
@@ -113,7 +115,7 @@ static void *get_slow(tide_pool *pool, const void *caller) {
   count(pool, self, event);
   rt_unpin(self);
   if (RT_UNLIKELY(pool->careful)) careful_got(pool, from, item, caller);
-  if (RT_UNLIKELY(pool->recorded)) return record_pool_get(pool, item, make);
+  if (RT_UNLIKELY(pool->body->recorded)) return record_pool_get(pool, item, make);
   return item ? item : make(pool);
 }
 
@@ -164,18 +166,18 @@ static bool supply(tide_pool *pool, rt_thread *self, supplies *s) {
 }
 
 // The pool is used again after some collections.
-static void use_begins(tide_pool *pool, uint64_t round) {
-  uint64_t last = AO_load(&pool->last_use);
-  if (last == round || !AO_compare_and_swap(&pool->last_use, last, round)) return;
-  AO_fetch_and_add1(&pool->uses);
-  uint64_t now_ns = os_now_ns(), last_ns = AO_load(&pool->last_use_ns), gap = round - last;
-  AO_store(&pool->last_use_ns, now_ns);
+static void use_begins(pool_body *body, uint64_t round) {
+  uint64_t last = AO_load(&body->last_use);
+  if (last == round || !AO_compare_and_swap(&body->last_use, last, round)) return;
+  AO_fetch_and_add1(&body->uses);
+  uint64_t now_ns = os_now_ns(), last_ns = AO_load(&body->last_use_ns), gap = round - last;
+  AO_store(&body->last_use_ns, now_ns);
   if (!last) return;
-  AO_store(&pool->last_gap, gap);
-  AO_fetch_and_add(&pool->use_gap_sum, gap);
-  AO_fetch_and_add(&pool->use_gap_squares, gap * gap);
-  AO_fetch_and_add(&pool->use_gap_ns, now_ns - last_ns);
-  if (gap > AO_load(&pool->use_gap_most)) AO_store(&pool->use_gap_most, gap);
+  AO_store(&body->last_gap, gap);
+  AO_fetch_and_add(&body->use_gap_sum, gap);
+  AO_fetch_and_add(&body->use_gap_squares, gap * gap);
+  AO_fetch_and_add(&body->use_gap_ns, now_ns - last_ns);
+  if (gap > AO_load(&body->use_gap_most)) AO_store(&body->use_gap_most, gap);
 }
 
 // The primary if it has a shard for the thread, whose processor there is then *proc; else the
@@ -199,7 +201,7 @@ static shards *install(tide_pool *pool, rt_thread *self, supplies *s, rt_proc **
       pool->replaced = true;
     else
       pool->primary_by_cpu = set->cpus;
-    use_begins(pool, set->round);
+    use_begins(pool->body, set->round);
     rotate_join(pool);
     return set;
   }
@@ -227,7 +229,7 @@ static bool try_put(tide_pool *pool, rt_thread *self, void *item, supplies *s) {
   s->ring_slots = push(primary, proc, item, s);
   if (!s->ring_slots) {
     count(pool, self, PUT);
-    if (RT_UNLIKELY(pool->measures)) {
+    if (RT_UNLIKELY(pool->body->measures)) {
       AO_fetch_and_add1(&primary->items);
       AO_fetch_and_add(&primary->bytes, s->bytes);
     }
@@ -249,22 +251,22 @@ static bool put_somewhere(tide_pool *pool, rt_thread *self, void *item, uint64_t
 }
 
 static RT_COLD void refuse(tide_pool *pool, void *item, pool_drop cause) {
-  AO_fetch_and_add1(&pool->drops[cause]);
+  AO_fetch_and_add1(&pool->body->drops[cause]);
   pool_drop_item(pool, item);
 }
 
 static void put_carefully(tide_pool *pool, rt_thread *self, void *item, const void *caller) {
   uint64_t bytes;
   pool_drop cause;
-  if (pool->check) check_put(pool, item, caller);
-  if (pool->reset) pool->reset(item, pool->arg);
+  if (pool->body->check) check_put(pool, item, caller);
+  if (pool->reset) pool->reset(item, pool->body->arg);
   bool wanted = careful_put(pool, item, &bytes, &cause);
-  if (pool->recorded) record_pool_put(pool, item, cause == DROP_CLOSED ? 0 : bytes);
+  if (pool->body->recorded) record_pool_put(pool, item, cause == DROP_CLOSED ? 0 : bytes);
   if (!wanted) {
     refuse(pool, item, cause);
     return;
   }
-  if (pool->check) check_cover(pool, item);
+  if (pool->body->check) check_cover(pool, item);
   bool in = put_somewhere(pool, self, item, bytes);
   careful_put_ends(pool, item, bytes, in);
   if (!in) refuse(pool, item, DROP_MEMORY);
@@ -279,7 +281,7 @@ static void put_slow(tide_pool *pool, void *item, const void *caller) {
     put_carefully(pool, self, item, caller);
     return;
   }
-  if (pool->reset) pool->reset(item, pool->arg);
+  if (pool->reset) pool->reset(item, pool->body->arg);
   if (!tide_cpu_put(pool, item) && !put_somewhere(pool, self, item, 0))
     refuse(pool, item, DROP_MEMORY);
 }

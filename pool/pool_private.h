@@ -105,7 +105,7 @@ _Static_assert(offsetof(tallies, cpus) == TIDE_CPU_COUNT_AT &&
                    offsetof(tallies, tally) == TIDE_CPU_WORDS_AT && sizeof(tally) == APART,
                "the sequences of cpu_slot.h find their words");
 
-enum { GAPS = TIDE_POOL_GAPS };
+enum { GAPS = TIDE_POOL_GAPS, POOL_HEAD_BYTES = 64 };
 
 // Causes of drops that are counted; those by collections follow from the other counts.
 typedef enum pool_drop {
@@ -117,28 +117,14 @@ typedef enum pool_drop {
   POOL_DROPS
 } pool_drop;
 
-// The first cache line is all that gets, puts and most rotations look at.
-struct tide_pool {
-  AO_t primary; // shards *
-  AO_t tallies; // struct tallies *
-  void (*reset)(void *item, void *arg);
-  shards *latest;        // the latest victim, of a plain pool
-  AO_t takes, slot_puts; // of sets by CPU that are no more
-  bool careful;          // gets and puts take the long way
-  bool closed;           // being destroyed
-  bool plain : 1;        // survive is 1 or 0, and no time is asked for
-  bool keeps : 1;        // survive is not 0
-  bool tells : 1;        // somebody is to be told of what is dropped
-  bool replaced;         // the primary has taken the place of another one
-  bool primary_by_cpu;   // if it has not: it is by CPU
-  bool latest_by_cpu;    //
-  uint16_t victims;      // in use; changes while the world is stopped, as does what is behind
-  size_t active;         // 1 + its place among the pools that have a set; 0: none
-
-  bool measures;    // items and bytes of each set are counted
+// What a pool is besides its head: settings, and what is counted on slow ways.
+typedef struct pool_body {
+  bool measures; // items and bytes of each set are counted
+  bool created_only;
   uint16_t survive; // collections
   uint16_t victims_most;
-  shards **victim;          // the latest first: `latest`, or behind the pool
+  unsigned recorded;        // its number in the recording; 0: none
+  shards **victim;          // the latest first: `latest`, or behind the body
   struct pool_check *check; // checks.c's; NULL: poolcheck is off
 
   void *arg;
@@ -147,13 +133,11 @@ struct tide_pool {
   size_t (*size)(const void *item, void *arg);
   uint64_t max_item_bytes, max_bytes, max_items; // UINT64_MAX: none
   uint64_t min_idle_ns;
-  bool created_only;
-  unsigned recorded; // its number in the recording; 0: none
 
+  size_t active;          // 1 + its place among the pools that have a set; 0: none
   AO_t dropping;          // threads that drop items of it
   tide_pool *next, *prev; // of all pools
 
-  // Counted on slow ways.
   AO_t counts[POOL_EVENTS];            // what happened where there was no tally
   AO_t drops[POOL_DROPS], created;     //
   AO_t created_bytes;                  // as tide_size has them
@@ -170,12 +154,33 @@ struct tide_pool {
   AO_t last_use_ns, use_gap_ns;                 // when the last use began; added up
   uint64_t born;                                // round
   tide_pool_stats at_reset;
-  const char *name; // behind the pool
+  const char *name; // behind the body
+} pool_body;
+
+// The head: one cache line, which is all that most gets, puts and rotations look at. Heads lie side
+// by side (heads.c), so that a rotation of many pools goes through few pages.
+struct tide_pool {
+  AO_t primary; // shards *
+  AO_t tallies; // struct tallies *
+  void (*reset)(void *item, void *arg);
+  pool_body *body;
+  shards *latest;        // the latest victim, of a plain pool
+  AO_t takes, slot_puts; // of sets by CPU that are no more
+  bool careful;          // gets and puts take the long way
+  bool closed;           // being destroyed
+  bool plain : 1;        // survive is 1 or 0, and no time is asked for
+  bool keeps : 1;        // survive is not 0
+  bool tells : 1;        // somebody is to be told of what is dropped
+  bool replaced;         // the primary has taken the place of another one
+  bool primary_by_cpu;   // if it has not: it is by CPU
+  bool latest_by_cpu;    //
+  uint16_t victims;      // in use; changes while the world is stopped, as does what is behind
 };
+_Static_assert(sizeof(struct tide_pool) == POOL_HEAD_BYTES, "a head is a cache line");
 
 // Whether somebody is to be told of each item that it lets go.
 static inline bool tells_drops(const tide_pool *pool) {
-  return pool->drop || pool->check;
+  return pool->body->drop || pool->body->check;
 }
 
 // Collections that pools have seen, and one: so that 0 is none of them.
@@ -190,6 +195,12 @@ static inline shards *primary_of(const tide_pool *pool) {
   // Acquire: pairs with the release in install, so the set is seen as it was made.
   return (shards *)AO_load_acquire(&pool->primary);
 }
+
+// ---- heads.c --------------------------------------------------------------------------------
+
+// A head that is zero, and a body with so many bytes behind it; a root. NULL: no memory.
+tide_pool *pool_allocate(size_t behind_bytes);
+void pool_free(tide_pool *pool);
 
 // ---- set.c ----------------------------------------------------------------------------------
 
@@ -230,6 +241,9 @@ void rotate_remove(tide_pool *pool); // nothing of it is dropped any more when t
 // fn runs pinned: it takes no lock that is not a pinned one, and does not allocate. The world may
 // be stopped between pools; one that is made or destroyed meanwhile may be left out.
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg);
+// The lock of the lists of pools and heads, pinned: see rt_pinned_lock. Held over a fork.
+void pools_lock(void);
+void pools_unlock(void);
 void pool_drop_item(tide_pool *pool, void *item);
 void pool_drop_set(tide_pool *pool, shards *set);
 

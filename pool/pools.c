@@ -14,29 +14,53 @@ static uint64_t or_any(uint64_t most) {
 
 // Victims that there may be at the same time: with min_idle_ns one for each quarter of the time,
 // and some for collections that come early and late.
-static unsigned victims_for(const tide_pool *pool) {
-  return pool->survive + (pool->min_idle_ns ? 8 : 0);
+static unsigned victims_for(unsigned survive, uint64_t min_idle_ns) {
+  return survive + (min_idle_ns ? 8 : 0);
+}
+
+static uint16_t collections_of(const tide_pool_options *o) {
+  return (uint16_t)(o->survive == TIDE_SURVIVE_NONE ? 0 : o->survive ? o->survive : 1);
 }
 
 static void set_up(tide_pool *pool, const tide_pool_options *o) {
+  pool_body *body = pool->body;
   pool->primary = (AO_t)&no_shards;
   stats_init(pool);
-  pool->create = o->create;
   pool->reset = o->reset;
-  pool->drop = o->drop;
-  pool->size = o->size;
-  pool->arg = o->arg;
-  pool->max_item_bytes = or_any(o->max_item_bytes);
-  pool->max_bytes = or_any(o->max_bytes < BYTES_MOST ? o->max_bytes : BYTES_MOST);
-  pool->max_items = or_any(o->max_items);
-  pool->measures = o->max_item_bytes || o->max_bytes || o->max_items || o->size;
-  pool->survive = (uint16_t)(o->survive == TIDE_SURVIVE_NONE ? 0 : o->survive ? o->survive : 1);
-  pool->min_idle_ns = o->min_idle_ns;
-  pool->plain = pool->survive <= 1 && !pool->min_idle_ns;
-  pool->keeps = pool->survive;
-  pool->created_only = o->created_only;
+  body->create = o->create;
+  body->drop = o->drop;
+  body->size = o->size;
+  body->arg = o->arg;
+  body->max_item_bytes = or_any(o->max_item_bytes);
+  body->max_bytes = or_any(o->max_bytes < BYTES_MOST ? o->max_bytes : BYTES_MOST);
+  body->max_items = or_any(o->max_items);
+  body->measures = o->max_item_bytes || o->max_bytes || o->max_items || o->size;
+  body->survive = collections_of(o);
+  body->min_idle_ns = o->min_idle_ns;
+  body->created_only = o->created_only;
+  body->born = pool_round();
+  pool->plain = body->survive <= 1 && !body->min_idle_ns;
+  pool->keeps = body->survive;
   pool->careful = careful_wanted(pool);
-  pool->born = pool_round();
+}
+
+// NULL: no memory.
+static tide_pool *make(const tide_pool_options *o) {
+  const char *name = o->name ? o->name : "pool";
+  unsigned victims = victims_for(collections_of(o), o->min_idle_ns);
+  size_t name_bytes = strlen(name) + 1, victims_bytes = victims * sizeof(shards *);
+  unsigned made_for = rt_record_for(RT_RECORD_OWN);
+  rt_quiet_begin(rt_self());
+  tide_pool *pool = pool_allocate(victims_bytes + name_bytes);
+  rt_quiet_end(rt_self());
+  rt_record_for(made_for);
+  if (!pool) return NULL;
+  set_up(pool, o);
+  pool_body *body = pool->body;
+  body->victims_most = (uint16_t)victims;
+  body->victim = victims > 1 ? (shards **)(void *)(body + 1) : &pool->latest;
+  body->name = memcpy((char *)(body + 1) + victims_bytes, name, name_bytes);
+  return pool;
 }
 
 tide_pool *tide_pool_create(const tide_pool_options *options) {
@@ -50,30 +74,15 @@ tide_pool *tide_pool_create(const tide_pool_options *options) {
     return NULL;
   }
   if (!rotate_init() || !check_init()) return NULL;
-  tide_pool made = {0};
-  set_up(&made, options);
-  const char *name = options->name ? options->name : "pool";
-  size_t name_bytes = strlen(name) + 1, victims_bytes = victims_for(&made) * sizeof *made.victim;
-  // Uncollectable, hence a root, for the sets, the tallies and arg.
-  size_t bytes = sizeof(tide_pool) + victims_bytes + name_bytes;
-  unsigned made_for = rt_record_for(RT_RECORD_OWN);
-  rt_quiet_begin(rt_self());
-  tide_pool *pool = tide_alloc_aligned(APART, bytes, TIDE_UNCOLLECTABLE);
-  rt_quiet_end(rt_self());
-  rt_record_for(made_for);
+  tide_pool *pool = make(options);
   if (!pool) return NULL;
-  made.victims_most = (uint16_t)victims_for(&made);
-  made.victim = made.victims_most > 1 ? (shards **)(void *)(pool + 1) : &pool->latest;
-  made.name = (char *)(pool + 1) + victims_bytes;
-  *pool = made;
-  memcpy((char *)(pool + 1) + victims_bytes, name, name_bytes);
   bool checked = check_begin(pool);
   pool->tells = tells_drops(pool);
   if (rt_recording()) record_pool(pool);
   if (checked && rotate_add(pool)) return pool;
   rt_error_set(TIDE_ERR_MEMORY, "no memory for the list of pools");
   check_free(pool);
-  tide_free(pool);
+  pool_free(pool);
   return NULL;
 }
 
@@ -89,31 +98,31 @@ static void close_pool(tide_pool *pool) {
   pool->primary = (AO_t)&no_shards;
   if (tells_drops(pool)) drop_sets(pool, primary);
   for (unsigned i = 0; i < victims; i++) {
-    if (tells_drops(pool)) drop_sets(pool, pool->victim[i]);
-    pool->victim[i] = NULL;
+    if (tells_drops(pool)) drop_sets(pool, pool->body->victim[i]);
+    pool->body->victim[i] = NULL;
   }
 }
 
 // What is left of a pool for those who use it all the same: it keeps nothing alive.
 static void hollow_out(tide_pool *pool) {
   stats_init(pool);
-  pool->arg = NULL;
+  pool->body->arg = NULL;
 }
 
 void tide_pool_destroy(tide_pool *pool) {
   if (!pool || !rt_enter("tide_pool_destroy")) return;
-  if (pool->check) check_end(pool, __builtin_return_address(0));
+  if (pool->body->check) check_end(pool, __builtin_return_address(0));
   pool->closed = pool->careful = true; // what `drop` puts into it from here on is dropped
   rotate_remove(pool);                 // no collection touches it any more
   close_pool(pool);
-  if (pool->recorded) record_pool_end(pool);
-  if (pool->check) {
+  if (pool->body->recorded) record_pool_end(pool);
+  if (pool->body->check) {
     hollow_out(pool);
     pool = check_keep(pool);
     if (!pool) return;
     check_free(pool);
   }
-  tide_free(pool);
+  pool_free(pool);
 }
 
 // Here, because a program that is linked with the static library gets this file if it has pools.

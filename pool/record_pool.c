@@ -17,19 +17,19 @@ static uint64_t bound(uint64_t most) {
 
 void record_pool(tide_pool *pool) {
   if (!rt_record_begin('P')) return;
-  pool->recorded = ++pools;
-  rt_record_number(pool->survive);
-  rt_record_number(pool->min_idle_ns);
-  rt_record_number(bound(pool->max_items));
-  rt_record_number(bound(pool->max_bytes));
-  rt_record_number(bound(pool->max_item_bytes));
-  rt_record_text(pool->name);
+  pool->body->recorded = ++pools;
+  rt_record_number(pool->body->survive);
+  rt_record_number(pool->body->min_idle_ns);
+  rt_record_number(bound(pool->body->max_items));
+  rt_record_number(bound(pool->body->max_bytes));
+  rt_record_number(bound(pool->body->max_item_bytes));
+  rt_record_text(pool->body->name);
   rt_record_end();
 }
 
 void record_pool_end(const tide_pool *pool) {
   if (!rt_record_begin('Q')) return;
-  rt_record_number(pool->recorded);
+  rt_record_number(pool->body->recorded);
   rt_record_end();
 }
 
@@ -37,7 +37,7 @@ static void put_get(const tide_pool *pool, const void *item, char result) {
   if (!rt_record_begin('g')) return;
   uint64_t number = rt_record_number_of(item);
   gets++;
-  rt_record_number(pool->recorded);
+  rt_record_number(pool->body->recorded);
   rt_record_letter(result);
   rt_record_number(number);
   if (item && !number && !record_table_put(&elsewhere, item, gets)) rt_record_out_of_memory();
@@ -47,7 +47,7 @@ static void put_get(const tide_pool *pool, const void *item, char result) {
 void *record_pool_get(tide_pool *pool, void *found, void *(*make)(tide_pool *pool)) {
   void *item = found;
   if (!found) {
-    unsigned before = rt_record_for(pool->recorded);
+    unsigned before = rt_record_for(pool->body->recorded);
     item = make(pool);
     rt_record_for(before);
   }
@@ -59,7 +59,7 @@ void record_pool_put(const tide_pool *pool, const void *item, uint64_t bytes) {
   if (!rt_record_begin('p')) return;
   uint64_t number = rt_record_number_of(item);
   uint64_t get = number ? 0 : record_table_take(&elsewhere, item);
-  rt_record_number(pool->recorded);
+  rt_record_number(pool->body->recorded);
   rt_record_number(number);
   rt_record_number(bytes);
   if (get) rt_record_number(get);

@@ -38,19 +38,20 @@ static void copy_one(tide_pool *pool, void *arg) {
   if (r->count++ >= r->room) return;
   report_entry *e = &r->entries[r->count - 1];
   memset(e, 0, sizeof *e);
-  copy_name(e->pool.name, pool->name);
+  const pool_body *body = pool->body;
+  copy_name(e->pool.name, body->name);
   stats_copy(pool, &e->pool.stats);
   uint64_t uses = e->pool.stats.uses;
-  e->pool.use_gaps = uses && !pool->at_reset.uses ? uses - 1 : uses;
-  e->pool.survive = pool->survive;
-  e->pool.min_idle_ns = pool->min_idle_ns;
-  e->pool.max_item_bytes = pool->max_item_bytes;
-  e->pool.max_bytes = pool->max_bytes;
-  e->pool.max_items = pool->max_items;
-  e->pool.creates = pool->create;
+  e->pool.use_gaps = uses && !body->at_reset.uses ? uses - 1 : uses;
+  e->pool.survive = body->survive;
+  e->pool.min_idle_ns = body->min_idle_ns;
+  e->pool.max_item_bytes = body->max_item_bytes;
+  e->pool.max_bytes = body->max_bytes;
+  e->pool.max_items = body->max_items;
+  e->pool.creates = body->create;
   e->samples = set_sample(primary_of(pool), e->sample, REPORT_SAMPLES);
   for (unsigned i = 0; i < pool->victims; i++)
-    e->samples += set_sample(pool->victim[i], e->sample + e->samples, REPORT_SAMPLES - e->samples);
+    e->samples += set_sample(body->victim[i], e->sample + e->samples, REPORT_SAMPLES - e->samples);
 }
 
 // False: no memory. More pools may have been made since they were counted.

@@ -41,6 +41,15 @@ typedef struct walk {
 } walk;
 static walk *walks;
 
+void pools_lock(void) {
+  rt_pin(rt_self());
+  rt_pinned_lock_take(&lock);
+}
+void pools_unlock(void) {
+  rt_pinned_lock_give(&lock);
+  rt_unpin(rt_self());
+}
+
 uint64_t pool_round(void) {
   return AO_load(&rounds) + 1;
 }
@@ -51,8 +60,8 @@ uint64_t pool_round_since_ns(void) {
 // ---- Dropping -------------------------------------------------------------------------------
 
 void pool_drop_item(tide_pool *pool, void *item) {
-  if (pool->check) check_dropped(pool, item);
-  if (pool->drop) pool->drop(item, pool->arg);
+  if (pool->body->check) check_dropped(pool, item);
+  if (pool->body->drop) pool->body->drop(item, pool->body->arg);
 }
 
 static void drop_one(void *item, void *pool) {
@@ -84,23 +93,22 @@ static shards *next_to_drop(const tide_pool *pool) {
 // Whose items this thread is dropping: it may fork meanwhile.
 static __thread const tide_pool *being_dropped __attribute__((tls_model("initial-exec")));
 
-static shards *begin_drop(rt_thread *self, const tide_pool *pool) {
-  rt_pin(self);
-  rt_pinned_lock_take(&lock);
+static shards *begin_drop(const tide_pool *pool) {
+  pools_lock();
   shards *set = next_to_drop(pool);
-  if (set) AO_fetch_and_add1(&set->pool->dropping);
-  rt_pinned_lock_give(&lock);
-  rt_unpin(self);
+  if (set) AO_fetch_and_add1(&set->pool->body->dropping);
+  pools_unlock();
   return set;
 }
 
-static void drop_all(rt_thread *self, const tide_pool *pool) {
+static void drop_all(const tide_pool *pool) {
   const tide_pool *before = being_dropped;
   shards *set;
-  while ((set = begin_drop(self, pool))) {
+  while ((set = begin_drop(pool))) {
     being_dropped = set->pool;
     pool_drop_set(set->pool, set);
-    AO_fetch_and_sub1_release(&set->pool->dropping); // pairs with the acquire in rotate_remove
+    // Release: pairs with the acquire in rotate_remove.
+    AO_fetch_and_sub1_release(&set->pool->body->dropping);
   }
   being_dropped = before;
 }
@@ -113,7 +121,7 @@ typedef struct policy {
 } policy;
 
 static policy policy_of(const tide_pool *pool, const tide_cycle *cycle) {
-  policy p = {pool->survive, pool->min_idle_ns, cycle->stopped_at_ns};
+  policy p = {pool->body->survive, pool->body->min_idle_ns, cycle->stopped_at_ns};
   bool near = cycle->cause == TIDE_CAUSE_LIMIT;
   if (near && p.survive > 1) p.survive = 1;
   if (cycle->limiter_active) p.survive = 0;
@@ -157,12 +165,13 @@ static void rotate_plain(tide_pool *pool, bool keeps_victim) {
 }
 
 static void age_victims(tide_pool *pool, const policy *p) {
+  shards **victim = pool->body->victim;
   for (unsigned i = 0; i < pool->victims; i++)
-    if (pool->victim[i]->age < UINT16_MAX) pool->victim[i]->age++;
-  while (pool->victims && is_over(pool->victim[pool->victims - 1], p)) {
-    shards *oldest = pool->victim[--pool->victims];
+    if (victim[i]->age < UINT16_MAX) victim[i]->age++;
+  while (pool->victims && is_over(victim[pool->victims - 1], p)) {
+    shards *oldest = victim[--pool->victims];
     discard(pool, oldest, oldest->cpus);
-    pool->victim[pool->victims] = NULL;
+    victim[pool->victims] = NULL;
   }
 }
 
@@ -175,12 +184,13 @@ static void retire(tide_pool *pool, shards *primary, const policy *p) {
     discard(pool, primary, primary->cpus);
     return;
   }
-  if (pool->victims == pool->victims_most) {
-    shards *oldest = pool->victim[--pool->victims];
+  shards **victim = pool->body->victim;
+  if (pool->victims == pool->body->victims_most) {
+    shards *oldest = victim[--pool->victims];
     discard(pool, oldest, oldest->cpus);
   }
-  memmove(pool->victim + 1, pool->victim, pool->victims * sizeof *pool->victim);
-  pool->victim[0] = primary;
+  memmove(victim + 1, victim, pool->victims * sizeof *victim);
+  victim[0] = primary;
   pool->victims++;
 }
 
@@ -191,18 +201,24 @@ static void rotate_by_policy(tide_pool *pool, const tide_cycle *cycle) {
   if (primary != &no_shards && !keeps_primary(primary, &p)) retire(pool, primary, &p);
 }
 
+// Not inlined: the name is in a cache line that otherwise nobody would ask for.
+static RT_COLD const char *name_of(const tide_pool *pool) {
+  return pool->body->name;
+}
+
 static void rotate(tide_pool *pool, const tide_cycle *cycle) {
   if (RT_LIKELY(pool->plain))
     rotate_plain(pool, pool->keeps && !cycle->limiter_active);
   else
     rotate_by_policy(pool, cycle);
-  rt_event_labelled(TIDE_EVENT_ROTATE, cycle->stopped_at_ns, 0, AO_load(&rounds), 0, pool->name);
+  const char *label = rt_events_wanted() ? name_of(pool) : "";
+  rt_event_labelled(TIDE_EVENT_ROTATE, cycle->stopped_at_ns, 0, AO_load(&rounds), 0, label);
 }
 
 static void leave(size_t i) {
-  active[i]->active = 0;
+  active[i]->body->active = 0;
   active[i] = active[--active_count];
-  if (i < active_count) active[i]->active = i + 1;
+  if (i < active_count) active[i]->body->active = i + 1;
 }
 
 // Many pools are in no cache. What the next ones need is asked for in advance: the pool, and once
@@ -246,7 +262,7 @@ static void note_pace(const tide_cycle *c) {
 
 static void on_end(const tide_cycle *cycle, void *arg) {
   note_pace(cycle);
-  drop_all(rt_self(), NULL);
+  drop_all(NULL);
 }
 
 // A thread that forks may not take pinned locks while it can still be stopped. So this comes when
@@ -265,8 +281,8 @@ static void unlock_after_fork(void) {
 static void unlock_in_child(void) {
   once = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   walks = NULL; // whoever forks is in none, or does so in a signal handler between two portions
-  for (tide_pool *pool = all; pool; pool = pool->next) {
-    AO_store(&pool->dropping, pool == being_dropped);
+  for (tide_pool *pool = all; pool; pool = pool->body->next) {
+    AO_store(&pool->body->dropping, pool == being_dropped);
     careful_after_fork(pool);
   }
   rt_pinned_lock_give(&lock);
@@ -312,80 +328,70 @@ static bool make_room(size_t pools) {
 static size_t pools; // under the lock
 
 bool rotate_add(tide_pool *pool) {
-  rt_thread *self = rt_self();
-  rt_pin(self);
-  rt_pinned_lock_take(&lock);
+  pools_lock();
   bool ready = make_room(pools + 1);
   if (ready) {
     pools++;
-    pool->next = all;
-    if (all) all->prev = pool;
+    pool->body->next = all;
+    if (all) all->body->prev = pool;
     all = pool;
   }
-  rt_pinned_lock_give(&lock);
-  rt_unpin(self);
+  pools_unlock();
   return ready;
 }
 
 void rotate_join(tide_pool *pool) {
   rt_pinned_lock_take(&lock);
-  if (!pool->active) {
+  if (!pool->body->active) {
     active[active_count] = pool;
-    pool->active = ++active_count;
+    pool->body->active = ++active_count;
   }
   rt_pinned_lock_give(&lock);
 }
 
-void rotate_remove(tide_pool *pool) {
-  rt_thread *self = rt_self();
-  rt_pin(self);
-  rt_pinned_lock_take(&lock);
-  if (pool->active) leave(pool->active - 1);
-  if (pool->prev)
-    pool->prev->next = pool->next;
-  else
-    all = pool->next;
-  if (pool->next) pool->next->prev = pool->prev;
+static void unlink_pool(const tide_pool *pool) {
+  tide_pool *next = pool->body->next, *prev = pool->body->prev;
+  *(prev ? &prev->body->next : &all) = next;
+  if (next) next->body->prev = prev;
   for (walk *w = walks; w; w = w->next)
-    if (w->at == pool) w->at = pool->next;
+    if (w->at == pool) w->at = next;
   pools--;
-  rt_pinned_lock_give(&lock);
-  rt_unpin(self);
-  drop_all(self, pool);
-  for (unsigned tries = 0; AO_load_acquire(&pool->dropping); tries++) os_pause(tries);
+}
+
+void rotate_remove(tide_pool *pool) {
+  pool_body *body = pool->body;
+  pools_lock();
+  if (body->active) leave(body->active - 1);
+  unlink_pool(pool);
+  pools_unlock();
+  drop_all(pool);
+  for (unsigned tries = 0; AO_load_acquire(&body->dropping); tries++) os_pause(tries);
   // A `drop` that was under way when the pool was closed may have put something into it.
-  rt_pin(self);
-  rt_pinned_lock_take(&lock);
-  if (pool->active) leave(pool->active - 1);
-  rt_pinned_lock_give(&lock);
-  rt_unpin(self);
+  pools_lock();
+  if (body->active) leave(body->active - 1);
+  pools_unlock();
 }
 
 static void visit_some(walk *w, void (*fn)(tide_pool *pool, void *arg), void *arg) {
   enum { PORTION = 64 };
   for (int i = 0; i < PORTION && w->at; i++) {
     tide_pool *pool = w->at;
-    w->at = pool->next;
+    w->at = pool->body->next;
     fn(pool, arg);
   }
 }
 
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg) {
-  rt_thread *self = rt_self();
   walk w;
-  rt_pin(self);
-  rt_pinned_lock_take(&lock);
+  pools_lock();
   w = (walk){all, walks};
   walks = &w;
   while (visit_some(&w, fn, arg), w.at) { // the world may be stopped now
-    rt_pinned_lock_give(&lock);
-    rt_unpin(self);
-    rt_pin(self);
-    rt_pinned_lock_take(&lock);
+    pools_unlock();
+    pools_lock();
   }
   walk **link = &walks;
   while (*link && *link != &w) link = &(*link)->next; // not there: in the child of a fork
   if (*link) *link = w.next;
-  rt_pinned_lock_give(&lock);
-  rt_unpin(self);
+  pools_unlock();
 }

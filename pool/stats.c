@@ -27,7 +27,7 @@ void count(tide_pool *pool, rt_thread *self, pool_event event) {
   if (RT_LIKELY(tide_cpu_count(&pool->tallies, at))) return;
   tallies *t = tallies_of(pool);
   unsigned p = self->proc->index;
-  AO_t *counter = p < t->count ? &t->tally[p].by_processor[event] : &pool->counts[event];
+  AO_t *counter = p < t->count ? &t->tally[p].by_processor[event] : &pool->body->counts[event];
   AO_fetch_and_add1(counter); // orders nothing
 }
 
@@ -49,7 +49,7 @@ bool provide_tallies(tide_pool *pool, unsigned wanted) {
 // ---- Adding up ------------------------------------------------------------------------------
 
 static uint64_t sum(tide_pool *pool, pool_event event) {
-  uint64_t total = AO_load(&pool->counts[event]);
+  uint64_t total = AO_load(&pool->body->counts[event]);
   for (tallies *t = tallies_of(pool); t; t = t->older)
     for (unsigned i = 0; i < t->count; i++)
       total += AO_load(&t->tally[i].by_cpu[event]) + AO_load(&t->tally[i].by_processor[event]);
@@ -92,8 +92,10 @@ static void slots(tide_pool *pool, uint64_t *takes, uint64_t *puts) {
   *puts = AO_load(&pool->slot_puts);
   for (const shards *set = primary_of(pool); set; set = set->replaced)
     slots_of(set, set->cpus, takes, puts);
-  for (unsigned i = 0; i < pool->victims; i++)
-    slots_of(pool->victim[i], pool->victim[i]->cpus, takes, puts);
+  for (unsigned i = 0; i < pool->victims; i++) {
+    const shards *victim = pool->body->victim[i];
+    slots_of(victim, victim->cpus, takes, puts);
+  }
 }
 
 static uint64_t less(uint64_t a, uint64_t b) {
@@ -105,13 +107,15 @@ static void read_parts(tide_pool *pool, tide_pool_stats *s) {
   s->items_primary = set_items(primary);
   s->bytes_primary = AO_load(&primary->bytes);
   for (unsigned i = 0; i < pool->victims; i++) {
-    s->items_victim += set_items(pool->victim[i]);
-    s->bytes_victim += AO_load(&pool->victim[i]->bytes);
+    const shards *victim = pool->body->victim[i];
+    s->items_victim += set_items(victim);
+    s->bytes_victim += AO_load(&victim->bytes);
   }
 }
 
 // Since the pool was made. Pinned, so that no collection comes in between.
 static void read_all(tide_pool *pool, tide_pool_stats *s) {
+  pool_body *body = pool->body;
   uint64_t takes, slot_puts;
   slots(pool, &takes, &slot_puts);
   s->hits_shared = sum(pool, HIT_SHARED);
@@ -121,21 +125,21 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   uint64_t victim_slots = sum(pool, HIT_VICTIM_SLOT); // in the takes already
   s->hits_victim = sum(pool, HIT_VICTIM) + victim_slots;
   s->hits_private = sum(pool, HIT_PRIVATE) + less(takes, victim_slots);
-  s->created = AO_load(&pool->created);
-  s->created_bytes = AO_load(&pool->created_bytes);
-  s->rotations = pool_round() - pool->born;
-  s->dropped_large = AO_load(&pool->drops[DROP_LARGE]);
-  s->dropped_full = AO_load(&pool->drops[DROP_FULL]);
-  s->dropped_memory = AO_load(&pool->drops[DROP_MEMORY]);
-  s->dropped_chaos = AO_load(&pool->drops[DROP_CHAOS]);
-  for (int i = 0; i < GAPS; i++) s->gaps[i] = AO_load(&pool->gaps[i]);
-  for (int i = 0; i < GAPS; i++) s->forgotten[i] = AO_load(&pool->forgotten[i]);
-  s->uses = AO_load(&pool->uses);
-  s->use_gap_sum = AO_load(&pool->use_gap_sum);
-  s->use_gap_squares = AO_load(&pool->use_gap_squares);
-  s->use_gap_ns = AO_load(&pool->use_gap_ns);
-  s->use_gap_most = AO_load(&pool->use_gap_most);
-  s->needed_most = AO_load(&pool->needed_most);
+  s->created = AO_load(&body->created);
+  s->created_bytes = AO_load(&body->created_bytes);
+  s->rotations = pool_round() - body->born;
+  s->dropped_large = AO_load(&body->drops[DROP_LARGE]);
+  s->dropped_full = AO_load(&body->drops[DROP_FULL]);
+  s->dropped_memory = AO_load(&body->drops[DROP_MEMORY]);
+  s->dropped_chaos = AO_load(&body->drops[DROP_CHAOS]);
+  for (int i = 0; i < GAPS; i++) s->gaps[i] = AO_load(&body->gaps[i]);
+  for (int i = 0; i < GAPS; i++) s->forgotten[i] = AO_load(&body->forgotten[i]);
+  s->uses = AO_load(&body->uses);
+  s->use_gap_sum = AO_load(&body->use_gap_sum);
+  s->use_gap_squares = AO_load(&body->use_gap_squares);
+  s->use_gap_ns = AO_load(&body->use_gap_ns);
+  s->use_gap_most = AO_load(&body->use_gap_most);
+  s->needed_most = AO_load(&body->needed_most);
   read_parts(pool, s);
   uint64_t hits = s->hits_private + s->hits_shared + s->hits_stolen + s->hits_victim;
   s->gets = hits + s->misses;
@@ -165,13 +169,14 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   X(created_bytes)
 
 void stats_copy(tide_pool *pool, tide_pool_stats *stats) {
+  const tide_pool_stats *then = &pool->body->at_reset;
   read_all(pool, stats);
-#define SINCE_RESET(field) stats->field = less(stats->field, pool->at_reset.field);
+#define SINCE_RESET(field) stats->field = less(stats->field, then->field);
   COUNTS(SINCE_RESET)
 #undef SINCE_RESET
   for (int i = 0; i < GAPS; i++) {
-    stats->gaps[i] = less(stats->gaps[i], pool->at_reset.gaps[i]);
-    stats->forgotten[i] = less(stats->forgotten[i], pool->at_reset.forgotten[i]);
+    stats->gaps[i] = less(stats->gaps[i], then->gaps[i]);
+    stats->forgotten[i] = less(stats->forgotten[i], then->forgotten[i]);
   }
 }
 
@@ -199,7 +204,7 @@ void tide_pool_stats_reset(tide_pool *pool) {
   rt_pin(self);
   read_all(pool, &now);
   rt_unpin(self);
-  pool->at_reset = now;
-  AO_store(&pool->use_gap_most, 0);
-  AO_store(&pool->needed_most, 0);
+  pool->body->at_reset = now;
+  AO_store(&pool->body->use_gap_most, 0);
+  AO_store(&pool->body->needed_most, 0);
 }
