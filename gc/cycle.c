@@ -178,10 +178,22 @@ static void remember(void) {
   AO_store_release(&history.changes, AO_load(&history.changes) + 1);
 }
 
-static void history_read(struct history *copy) {
+static void history_copy(tide_memstats *s, uint64_t *cpu_ns) {
+  const struct history *h = &history.data;
+  s->num_gc = h->cycles;
+  s->num_forced_gc = h->forced;
+  s->num_limit_gc = h->limited;
+  s->last_gc_ns = h->last_end_unix_ns;
+  s->pause_total_ns = h->pause_total_ns;
+  memcpy(s->pause_ns, h->pause_ns, sizeof s->pause_ns);
+  memcpy(s->pause_end_ns, h->pause_end_ns, sizeof s->pause_end_ns);
+  *cpu_ns = h->cpu_ns;
+}
+
+static void history_read(tide_memstats *s, uint64_t *cpu_ns) {
   for (unsigned tries = 0;; tries++) {
     AO_t changes = AO_load_acquire(&history.changes);
-    memcpy(copy, &history.data, sizeof *copy);
+    history_copy(s, cpu_ns);
     AO_nop_read(); // the copy is complete, before the second look
     if (changes % 2 == 0 && AO_load(&history.changes) == changes) return;
     os_pause(tries);
@@ -380,17 +392,10 @@ void tide_heap_walk(bool (*fn)(const tide_object *object, void *arg), void *arg)
 }
 
 void cycle_stats(tide_memstats *s) {
-  struct history h;
-  history_read(&h);
-  s->last_gc_ns = h.last_end_unix_ns;
-  s->pause_total_ns = h.pause_total_ns;
-  memcpy(s->pause_ns, h.pause_ns, sizeof s->pause_ns);
-  memcpy(s->pause_end_ns, h.pause_end_ns, sizeof s->pause_end_ns);
-  s->num_gc = h.cycles;
-  s->num_forced_gc = h.forced;
-  s->num_limit_gc = h.limited;
+  uint64_t cpu_ns;
+  history_read(s, &cpu_ns);
   double available_ns = (double)(os_now_ns() - rt_started_at_ns()) * rt_cpus();
-  s->gc_cpu_fraction = available_ns > 0 ? (double)h.cpu_ns / available_ns : 0;
+  s->gc_cpu_fraction = available_ns > 0 ? (double)cpu_ns / available_ns : 0;
   s->disable_depth = AO_load(&disabled);
 }
 

@@ -200,14 +200,18 @@ static void native_walk(rt_thread *self, bool (*fn)(const tide_object *, void *)
 
 // ---- Statistics -----------------------------------------------------------------------------
 
+static uint64_t at_least(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
 // Frees are read before allocations, so that no more of the former are seen.
 static void small_stats(tide_memstats *s) {
-  uint64_t frees[TIDE_SIZE_CLASSES], claimed[TIDE_SIZE_CLASSES] = {0};
+  uint64_t frees[TIDE_SIZE_CLASSES], allocated[TIDE_SIZE_CLASSES] = {0};
   for (int i = 0; i < TIDE_SIZE_CLASSES; i++) frees[i] = AO_load(&heap.freed_slots[i]);
   AO_nop_read();
-  small_add_claimed(claimed);
+  small_add_allocated(allocated);
   for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
-    uint64_t mallocs = claimed[i] > frees[i] ? claimed[i] : frees[i];
+    uint64_t mallocs = at_least(allocated[i], frees[i]);
     s->by_size[i].size = size_class_bytes[i];
     s->by_size[i].mallocs = mallocs;
     s->by_size[i].frees = frees[i];
@@ -216,10 +220,6 @@ static void small_stats(tide_memstats *s) {
     s->total_alloc += mallocs * size_class_bytes[i];
     s->heap_alloc += (mallocs - frees[i]) * size_class_bytes[i];
   }
-}
-
-static uint64_t at_least(uint64_t a, uint64_t b) {
-  return a > b ? a : b;
 }
 
 static void large_stats(tide_memstats *s) {
@@ -238,15 +238,12 @@ static void native_stats(tide_memstats *s) {
   small_stats(s);
   large_stats(s);
   s->heap_objects = s->mallocs - s->frees;
-  engine_memory m;
-  heap_memory(&m);
-  uint64_t in_blocks =
-      AO_load(&heap.used_blocks) * HEAP_BLOCK_BYTES - AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES;
+  uint64_t in_blocks = heap_inuse_bytes(), free_bytes = heap_free_bytes();
   uint64_t stacks = mark_stack_mapped_bytes(), mapped = at_least(os_mapped_bytes(), stacks);
   s->heap_inuse = in_blocks;
-  s->heap_sys = at_least((heap.committed_blocks - 1) * HEAP_BLOCK_BYTES, in_blocks + m.free_bytes);
+  s->heap_sys = at_least((heap.committed_blocks - 1) * HEAP_BLOCK_BYTES, in_blocks + free_bytes);
   s->heap_idle = s->heap_sys - s->heap_inuse;
-  s->heap_released = s->heap_idle - m.free_bytes;
+  s->heap_released = s->heap_idle - free_bytes;
   s->gc_sys = heap_tables_bytes() + stacks;
   s->other_sys = mapped - stacks;
   s->sys = s->heap_sys + s->gc_sys + s->other_sys;

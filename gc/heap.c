@@ -370,12 +370,21 @@ size_t heap_tables_bytes(void) {
   return tags_bytes(blocks) + table_bytes(blocks) + (bits > huge ? bits : huge);
 }
 
+// Whoever looks without the lock may be interrupted between the two numbers for as long as it takes
+// the heap to become another: that must not come to less than nothing.
+uint64_t heap_inuse_bytes(void) {
+  uint64_t blocks = AO_load(&heap.used_blocks) * HEAP_BLOCK_BYTES;
+  uint64_t absent = AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES;
+  return blocks > absent ? blocks - absent : 0;
+}
+
+uint64_t heap_free_bytes(void) {
+  return (AO_load(&heap.free_dirty_blocks) + AO_load(&heap.leaving_blocks)) * HEAP_BLOCK_BYTES;
+}
+
 void heap_memory(engine_memory *memory) {
-  memory->used_bytes = AO_load(&heap.used_blocks) * HEAP_BLOCK_BYTES -
-                       AO_load(&heap.absent_pages) * HEAP_PAGE_BYTES + heap_tables_bytes() +
-                       os_mapped_bytes();
-  uint64_t free_blocks = AO_load(&heap.free_dirty_blocks) + AO_load(&heap.leaving_blocks);
-  memory->free_bytes = free_blocks * HEAP_BLOCK_BYTES;
+  memory->used_bytes = heap_inuse_bytes() + heap_tables_bytes() + os_mapped_bytes();
+  memory->free_bytes = heap_free_bytes();
 }
 
 // ---- Chains of small blocks (their class's lock held, or the world stopped) ------------------

@@ -153,18 +153,19 @@ extern __attribute__((visibility("hidden"))) heap_state heap;
 
 // A thread's part of the heap.
 typedef struct heap_local {
-  tide_cache cache;                // its runs
-  AO_t claimed[TIDE_SIZE_CLASSES]; // slots that its runs have had, also those of threads before it,
-                                   // but for those given up unused
-  AO_t live_runs[TIDE_KINDS];      // a bit for each class: the run has a block
-  AO_t changes; // odd while a run and its claimed are being set; even and larger afterwards
-  AO_t seen[TIDE_SIZE_CLASSES];                   // what a reader has made of it all last
+  tide_cache cache; // its runs
+  // Slots that have been allocated in the runs before the present one, also those of threads before
+  // this; times HEAP_TALLY, and a number below that, odd while the run is being set.
+  AO_t tally[TIDE_KINDS][TIDE_SIZE_CLASSES];
+  AO_t had_runs[TIDE_KINDS];                      // a bit for each class that has ever had one
+  AO_t changes;                                   // odd while a run is being set; else even
   uint8_t counted[TIDE_KINDS][TIDE_SIZE_CLASSES]; // the run was claimed since the last marking
   size_t uncounted_bytes;                         // claimed, and not yet in heap.bytes; modulo 2^64
   struct heap_local *next_free;
   struct heap_local *older; // of all there have ever been
 } heap_local;
 _Static_assert(TIDE_SIZE_CLASSES <= 64, "a bit for each class");
+enum { HEAP_TALLY = 256 };
 
 static inline heap_local *heap_local_of(const rt_thread *thread) {
   return thread->client;
@@ -300,6 +301,8 @@ void heap_count_bits(void); // after a fork
 // blocks.
 void heap_release_bits(block_index at, size_t blocks);
 void heap_memory(engine_memory *memory); // no lock, as the next
+uint64_t heap_inuse_bytes(void);         // of blocks that hold something
+uint64_t heap_free_bytes(void);          // of free blocks that are not given back
 size_t heap_tables_bytes(void);          // as far as they have been touched
 // Takes the `more` blocks that follow `after`, if they are a free run or the frontier.
 bool heap_extend_blocks(block_index after, size_t more, bool *zeroed); // heap_lock held
@@ -352,9 +355,9 @@ bool small_handed_out(const heap_ref *ref); // not in the unused rest of its own
 // marking.
 void small_hide_runs(void);
 void small_show_runs(bool sweep);
-// Adds up what threads have allocated since the start, by class. Takes no lock: what other threads
-// do meanwhile may be in it or not.
-void small_add_claimed(uint64_t claimed[TIDE_SIZE_CLASSES]);
+// Adds up what threads have allocated since the start, by class. Takes no lock and waits for
+// nobody: what other threads do meanwhile may be in it or not.
+void small_add_allocated(uint64_t allocated[TIDE_SIZE_CLASSES]);
 
 // ---- large.c --------------------------------------------------------------------------------
 

@@ -68,8 +68,7 @@ bool limit_hard_allows(uint64_t mapped, uint64_t more) {
 
 // ---- Room and overshoot ---------------------------------------------------------------------
 
-static void note(uint64_t total_bytes) {
-  uint64_t limit = pace_soft_limit();
+static void note(uint64_t total_bytes, uint64_t limit) {
   if (total_bytes <= limit) return;
   for (;;) {
     AO_t most = AO_load(&overshoot_max);
@@ -79,7 +78,8 @@ static void note(uint64_t total_bytes) {
 }
 
 void limit_note(void) {
-  if (pace_soft_limit() != PACER_NO_LIMIT) note(total());
+  uint64_t limit = pace_soft_limit();
+  if (limit != PACER_NO_LIMIT) note(total(), limit);
 }
 
 // So much more is given back than has to be: a search through the heap is to be worth it.
@@ -107,8 +107,9 @@ static uint64_t enter(rt_thread *self) {
 
 static void leave(rt_thread *self) {
   bool was = AO_load(&active), is = state.active;
-  AO_store(&active, is);
   if (is && !was) AO_fetch_and_add1(&episodes);
+  AO_store_release(&active,
+                   is); // pairs with the acquire in limit_stats: who sees it sees its number
   if (RT_UNLIKELY(is && !was))
     rt_event(TIDE_EVENT_LIMITER_BEGIN, state.held_at_ns, 0, total(), pace_soft_limit());
   if (RT_UNLIKELY(was && !is))
@@ -187,7 +188,7 @@ static RT_COLD void end_episode_in_time(rt_thread *self) {
 void limit_before(rt_thread *self, size_t request) {
   pacer_memory m;
   pace_memory(&m);
-  note(m.used_bytes + m.free_bytes);
+  note(m.used_bytes + m.free_bytes, pace_soft_limit());
   make_room(self, &m, request);
   if (RT_UNLIKELY(AO_load(&active))) end_episode_in_time(self);
   if (RT_UNLIKELY(AO_load(&active) != AO_load(&told))) tell(self);
@@ -195,14 +196,15 @@ void limit_before(rt_thread *self, size_t request) {
 
 // ---- The rest -------------------------------------------------------------------------------
 
+// After the engine's and the pace's: of what they say, so that it adds up to that.
 void limit_stats(tide_memstats *s) {
-  limit_note();
-  uint64_t limit = pace_soft_limit();
-  s->total_bytes = total();
+  uint64_t limit = limit_meant(s->memory_limit);
+  s->total_bytes = s->sys - s->heap_released + s->external_bytes;
+  note(s->total_bytes, limit);
   s->limit_overshoot_bytes = s->total_bytes > limit ? s->total_bytes - limit : 0;
   s->limit_overshoot_max_bytes = AO_load(&overshoot_max);
   s->hard_limit = limit_told(AO_load(&hard));
-  s->limiter_active = AO_load(&active);
+  s->limiter_active = AO_load_acquire(&active);
   s->limiter_episodes = AO_load(&episodes);
 }
 

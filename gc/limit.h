@@ -35,8 +35,8 @@ bool limit_allows(rt_thread *self);
 void limit_collected(uint64_t began_ns, uint64_t ended_ns);
 bool limit_active(void); // the limiter
 
-void limit_stats(tide_memstats *stats);
-void limit_lock_take(void); // for fork
+void limit_stats(tide_memstats *stats); // after the engine's and pace_stats
+void limit_lock_take(void);             // for fork
 void limit_lock_give(void);
 void limit_after_fork(void); // in the child
 

@@ -54,7 +54,7 @@ static heap_local *new_local(void) { // locals_lock held
     for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
       local->cache.runs[kind][i].size = size_class_bytes[i];
   local->older = (heap_local *)AO_load(&all_locals);
-  AO_store_release(&all_locals, (AO_t)local); // pairs with the acquire in small_add_claimed
+  AO_store_release(&all_locals, (AO_t)local); // pairs with the acquire in small_add_allocated
   return local;
 }
 
@@ -109,13 +109,20 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   rt_pinned_lock_give(&list->lock);
 }
 
-// What the next thread finds. A thread cut off by a fork may have left `changes` odd, and the slots
-// of its runs stay allocated.
-static void clear_local(heap_local *local) {
+// A thread cut off by a fork may have left `changes` and a tally odd, and the run half set.
+static void end_change(heap_local *local, tide_run *run, AO_t *tally) {
   AO_store(&local->changes, (AO_load(&local->changes) + 1) & ~(AO_t)1);
+  if (AO_load(tally) % 2 == 0) return;
+  AO_store(tally, AO_load(tally) ^ 1);
+  run->block = 0;
+}
+
+// What the next thread finds. Of one cut off by a fork the slots of its runs stay allocated.
+static void clear_local(heap_local *local) {
   for (int kind = 0; kind < TIDE_KINDS; kind++)
     for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
       tide_run *run = &local->cache.runs[kind][i];
+      end_change(local, run, &local->tally[kind][i]);
       run->next = run->limit;
       set_run(local, run, 0, 0, 0);
     }
@@ -135,50 +142,31 @@ void small_detach(rt_thread *thread, bool left_behind) {
   rt_pinned_lock_give(&locals_lock);
 }
 
-// Of the slots that a thread's runs have had, those that it has not allocated yet. Its owner may be
-// moving next and limit meanwhile, in which case the count is not used but for next's steps.
-static void subtract_unused(const heap_local *local, int kind, uint64_t *claimed) {
-  for (AO_t runs = AO_load(&local->live_runs[kind]); runs; runs &= runs - 1) {
-    int size_class = __builtin_ctzl(runs);
-    const volatile tide_run *run = &local->cache.runs[kind][size_class];
-    size_t left = (size_t)(run->next - run->limit), size = run->size;
-    claimed[size_class] -= left / size;
-  }
+// What has been allocated in the present run is what lies above next. The run's owner may be
+// setting it meanwhile, or be interrupted in the middle of that for as long as the system likes.
+// Nobody waits or tries again: while it is being set, the tally alone is the count.
+static uint64_t allocated_in(const heap_local *local, int kind, int size_class) {
+  const AO_t *tally = &local->tally[kind][size_class];
+  const volatile tide_run *run = &local->cache.runs[kind][size_class];
+  AO_t before = AO_load_acquire(tally);
+  uint32_t block = run->block, slot = run->slot;
+  uintptr_t next = (uintptr_t)run->next;
+  AO_nop_read(); // the run is read, before the second look
+  AO_t after = AO_load(tally);
+  if (before % 2 || before != after || !block) return after / HEAP_TALLY;
+  const heap_shape *shape = &heap_shapes[size_class];
+  uint64_t above = block_address(block) + (uintptr_t)slot * shape->bytes - shape->bytes - next;
+  return after / HEAP_TALLY + (above * shape->reciprocal >> 32);
 }
 
-// As the thread's runs were at one moment. False: they are being changed.
-static bool copy_claimed(const heap_local *local, uint64_t claimed[TIDE_SIZE_CLASSES]) {
-  AO_t changes = AO_load_acquire(&local->changes);
-  if (changes % 2) return false;
-  for (int i = 0; i < TIDE_SIZE_CLASSES; i++) claimed[i] = AO_load(&local->claimed[i]);
-  for (int kind = 0; kind < TIDE_KINDS; kind++) subtract_unused(local, kind, claimed);
-  AO_nop_read(); // the copy is complete, before the second look
-  return AO_load(&local->changes) == changes;
-}
-
-// Counts only grow: two readers leave the larger one.
-static uint64_t now_seen(AO_t *seen, uint64_t count) {
-  for (;;) {
-    AO_t before = AO_load(seen);
-    if (count <= before) return before;
-    if (AO_compare_and_swap(seen, before, count)) return count;
-  }
-}
-
-// The thread may have been interrupted in the middle of a change, for as long as the system likes.
-// Nobody waits for that: what was seen last serves again, so that no count goes back.
-static void add_of_thread(heap_local *local, uint64_t claimed[TIDE_SIZE_CLASSES]) {
-  enum { TRIES = 4 };
-  uint64_t copy[TIDE_SIZE_CLASSES];
-  bool copied = false;
-  for (int tries = 0; tries < TRIES && !copied; tries++) copied = copy_claimed(local, copy);
-  for (int i = 0; i < TIDE_SIZE_CLASSES; i++)
-    claimed[i] += copied ? now_seen(&local->seen[i], copy[i]) : AO_load(&local->seen[i]);
-}
-
-void small_add_claimed(uint64_t claimed[TIDE_SIZE_CLASSES]) {
-  heap_local *local = (heap_local *)AO_load_acquire(&all_locals);
-  for (; local; local = local->older) add_of_thread(local, claimed);
+void small_add_allocated(uint64_t allocated[TIDE_SIZE_CLASSES]) {
+  const heap_local *local = (const heap_local *)AO_load_acquire(&all_locals);
+  for (; local; local = local->older)
+    for (int kind = 0; kind < TIDE_KINDS; kind++)
+      for (AO_t classes = AO_load(&local->had_runs[kind]); classes; classes &= classes - 1) {
+        int size_class = __builtin_ctzl(classes);
+        allocated[size_class] += allocated_in(local, kind, size_class);
+      }
 }
 
 // In the child of a fork, before the threads left behind are detached: blocks that no thread of the
@@ -257,26 +245,34 @@ bool block_has_room(const heap_block *block) {
 
 // ---- Where a run is -------------------------------------------------------------------------
 
+static uint64_t slots_used(const tide_run *run, unsigned size_class) { // of the run so far
+  if (!run->block) return 0;
+  uintptr_t above = block_address(run->block) + (uintptr_t)run->slot * run->size - run->size;
+  return (above - (uintptr_t)run->next) * heap_shapes[size_class].reciprocal >> 32;
+}
+
 // Every change of a run but the inline allocator's steps through it. Another thread may want to
-// know whether a slot lies in the run (small_handed_out), or how many slots have been claimed and
-// are left (copy_claimed): it reads `changes` before and after.
+// know whether a slot lies in the run (small_handed_out), or how many have been allocated
+// (allocated_in): it reads `changes`, or the run's tally, before and after.
 static void set_run(heap_local *local, tide_run *run, block_index block, uint32_t slot,
                     uint32_t count) {
-  AO_t changes = AO_load(&local->changes);
-  AO_store(&local->changes, changes + 1);
-  AO_nop_write(); // odd, before any part of the change; pairs with the acquires of the reader
   size_t at = (size_t)(run - &local->cache.runs[0][0]);
-  AO_t *claimed = &local->claimed[at % TIDE_SIZE_CLASSES];
-  size_t left = run->next != run->limit ? unused_slots(run) : 0;
-  AO_store(claimed, AO_load(claimed) + count - left);
+  unsigned size_class = at % TIDE_SIZE_CLASSES;
+  AO_t changes = AO_load(&local->changes), *tally = &local->tally[0][0] + at;
+  AO_t allocated = AO_load(tally) / HEAP_TALLY + slots_used(run, size_class);
+  AO_t number = (AO_load(tally) + 1) % HEAP_TALLY;
+  AO_store(&local->changes, changes + 1);
+  AO_store(tally, allocated * HEAP_TALLY + number);
+  AO_nop_write(); // odd, before any part of the change; pairs with the acquires of the readers
   run->block = block;
   run->slot = slot + count;
   char *start = block ? (char *)block_address(block) + (size_t)slot * run->size : NULL;
   run->limit = block ? start - run->size : NULL;
   run->next = block ? run->limit + (size_t)count * run->size : NULL;
-  AO_t *live = &local->live_runs[at / TIDE_SIZE_CLASSES], bit = (AO_t)1 << at % TIDE_SIZE_CLASSES;
-  AO_store(live, block ? AO_load(live) | bit : AO_load(live) & ~bit);
+  AO_store_release(tally, allocated * HEAP_TALLY + (number + 1) % HEAP_TALLY);
   AO_store_release(&local->changes, changes + 2);
+  AO_t *had = &local->had_runs[at / TIDE_SIZE_CLASSES], bit = (AO_t)1 << size_class;
+  if (RT_UNLIKELY(!(AO_load(had) & bit))) AO_store_release(had, AO_load(had) | bit);
 }
 
 bool small_handed_out(const heap_ref *ref) {

@@ -35,6 +35,18 @@ static void *live_a_little(void *arg) {
   return NULL;
 }
 
+// Parts of one sum come and go: external bytes, the limit, and memory.
+static void *change_what_counts(void *arg) {
+  while (!AO_load(&time_is_over)) {
+    tide_external_add(MB(8));
+    tide_memory_limit_set(MB(16));
+    sink = tide_alloc_leaf(MIB);
+    tide_memory_limit_set(MB(64));
+    tide_external_add(-MB(8));
+  }
+  return NULL;
+}
+
 static void *follow_one_another(void *arg) {
   while (!AO_load(&time_is_over)) {
     pthread_t next;
@@ -50,6 +62,11 @@ static void must_add_up(const tide_memstats *s) {
   MUST(s->heap_released <= s->heap_idle);
   MUST(s->heap_objects == s->mallocs - s->frees && s->frees <= s->mallocs);
   MUST(s->heap_alloc <= s->total_alloc);
+  MUST(s->total_bytes == s->sys - s->heap_released + s->external_bytes);
+  uint64_t limit = (uint64_t)s->memory_limit;
+  MUST(s->limit_overshoot_bytes == (s->total_bytes > limit ? s->total_bytes - limit : 0));
+  MUST(s->limit_overshoot_bytes <= s->limit_overshoot_max_bytes);
+  MUST(!s->limiter_active || s->limiter_episodes);
   uint64_t mallocs = 0, frees = 0;
   for (int i = 0; i < TIDE_SIZE_CLASSES; i++) {
     MUST(s->by_size[i].frees <= s->by_size[i].mallocs);
@@ -90,6 +107,8 @@ START_TEST(numbers_agree_while_threads_come_and_go) {
   pthread_t lines[LINES];
   for (uintptr_t i = 0; i < LINES; i++)
     ck_assert_int_eq(tide_thread_create(&lines[i], NULL, follow_one_another, (void *)i), 0);
+  pthread_t changes;
+  ck_assert_int_eq(tide_thread_create(&changes, NULL, change_what_counts, NULL), 0);
   tide_memstats before = read_stats();
   size_t looks = 0;
   for (uint64_t end = now_ns() + UINT64_C(1500000000); now_ns() < end; looks++) {
@@ -100,6 +119,7 @@ START_TEST(numbers_agree_while_threads_come_and_go) {
   }
   AO_store(&time_is_over, 1);
   for (int i = 0; i < LINES; i++) pthread_join(lines[i], NULL);
+  pthread_join(changes, NULL);
   ck_assert_uint_gt(looks, 10);
   tide_collect();
   tide_memstats last = read_stats();
