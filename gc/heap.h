@@ -151,18 +151,19 @@ typedef struct heap {
 
 extern __attribute__((visibility("hidden"))) heap_state heap;
 
-// A thread's part of the heap.
+// A thread's part of the heap. Who reads statistics goes through the parts of all threads, which
+// are mostly in no cache of its own: what it does not need lies apart, and what changes seldom too.
 typedef struct heap_local {
   tide_cache cache; // its runs
   // Slots that have been allocated in the runs before the present one, also those of threads before
   // this; times HEAP_TALLY, and a number below that, odd while the run is being set.
-  AO_t tally[TIDE_KINDS][TIDE_SIZE_CLASSES];
-  AO_t had_runs[TIDE_KINDS];                      // a bit for each class that has ever had one
-  AO_t changes;                                   // odd while a run is being set; else even
+  AO_t tally[TIDE_KINDS][TIDE_SIZE_CLASSES] __attribute__((aligned(64)));
+  AO_t had_runs[TIDE_KINDS] __attribute__((aligned(64))); // a bit for each class that ever had one
+  struct heap_local *older;                               // of all there have ever been
+  AO_t changes __attribute__((aligned(64)));              // odd while a run is being set; else even
   uint8_t counted[TIDE_KINDS][TIDE_SIZE_CLASSES]; // the run was claimed since the last marking
   size_t uncounted_bytes;                         // claimed, and not yet in heap.bytes; modulo 2^64
   struct heap_local *next_free;
-  struct heap_local *older; // of all there have ever been
 } heap_local;
 _Static_assert(TIDE_SIZE_CLASSES <= 64, "a bit for each class");
 enum { HEAP_TALLY = 256 };

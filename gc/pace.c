@@ -16,12 +16,14 @@ static pacer pace; // under it
 // Copies of parts of it, read without the lock.
 static AO_t trigger = (AO_t)PACER_NO_GOAL, percent_goal = (AO_t)PACER_NO_GOAL;
 static AO_t limit = (AO_t)PACER_NO_LIMIT;
+static AO_t percent_is_off;
 static AO_t live_bytes, paced_external; // with external; pace.external_bytes
 static AO_t beside_heap; // what was mapped beside the heap when the last collection was due
 
 static void update(void) { // lock held
   AO_store(&trigger, pacer_trigger(&pace));
   AO_store(&percent_goal, pacer_percent_goal(&pace));
+  AO_store(&percent_is_off, pace.percent < 0);
   AO_store(&live_bytes, pace.live_bytes + pace.external_bytes);
   AO_store(&limit, pace.limit_bytes);
   AO_store(&paced_external, pace.external_bytes);
@@ -123,8 +125,9 @@ uint64_t pace_soft_limit(void) {
   return AO_load(&limit);
 }
 
+// Not the same as to have no goal: one that no heap reaches is none either.
 bool pace_is_off(void) {
-  return AO_load(&percent_goal) == (AO_t)PACER_NO_GOAL;
+  return AO_load(&percent_is_off);
 }
 
 bool pace_worth_a_look(uint64_t external, uint64_t added) {

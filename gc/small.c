@@ -159,14 +159,35 @@ static uint64_t allocated_in(const heap_local *local, int kind, int size_class) 
   return after / HEAP_TALLY + (above * shape->reciprocal >> 32);
 }
 
+// The lines of a thread's part that allocated_in is going to read, all at once.
+static void ask_for(const heap_local *local) {
+  enum {
+    LINE_BYTES = 64,
+    RUNS = LINE_BYTES / sizeof(tide_run),
+    TALLIES = LINE_BYTES / sizeof(AO_t)
+  };
+  for (int kind = 0; kind < TIDE_KINDS; kind++) {
+    AO_t classes = AO_load(&local->had_runs[kind]);
+    if (!classes) continue;
+    int first = __builtin_ctzl(classes), last = 63 - __builtin_clzl(classes);
+    for (int i = first & -TALLIES; i <= last; i += TALLIES)
+      __builtin_prefetch(&local->tally[kind][i]);
+    for (int i = first & -RUNS; i <= last; i += RUNS)
+      __builtin_prefetch(&local->cache.runs[kind][i]);
+  }
+}
+
 void small_add_allocated(uint64_t allocated[TIDE_SIZE_CLASSES]) {
   const heap_local *local = (const heap_local *)AO_load_acquire(&all_locals);
-  for (; local; local = local->older)
+  if (local) ask_for(local);
+  for (; local; local = local->older) {
+    if (local->older) ask_for(local->older);
     for (int kind = 0; kind < TIDE_KINDS; kind++)
       for (AO_t classes = AO_load(&local->had_runs[kind]); classes; classes &= classes - 1) {
         int size_class = __builtin_ctzl(classes);
         allocated[size_class] += allocated_in(local, kind, size_class);
       }
+  }
 }
 
 // In the child of a fork, before the threads left behind are detached: blocks that no thread of the

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 bool out_file_name(out_file *file, const char *pattern) {
@@ -65,7 +67,7 @@ bool out_file_is_ours(int fd, const out_file *file) {
   return now.st_dev == file->device && now.st_ino == file->inode;
 }
 
-bool out_file_write(int fd, const char *text, size_t bytes, off_t at) {
+static bool write_all(int fd, const char *text, size_t bytes, off_t at) {
   while (bytes) {
     ssize_t wrote = pwrite(fd, text, bytes, at);
     if (wrote < 0 && errno == EINTR) continue;
@@ -76,4 +78,22 @@ bool out_file_write(int fd, const char *text, size_t bytes, off_t at) {
     bytes -= (size_t)wrote;
   }
   return true;
+}
+
+// Where a file would become larger than it may (ulimit -f), the kernel sends a signal besides,
+// which would end the program.
+bool out_file_write(int fd, const char *text, size_t bytes, off_t at) {
+  sigset_t too_large, before, pending;
+  sigemptyset(&too_large);
+  sigaddset(&too_large, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &too_large, &before);
+  sigpending(&pending);
+  bool written = write_all(fd, text, bytes, at);
+  int error = errno;
+  // Not sigtimedwait, which is a cancellation point. One that was waiting before is not ours.
+  if (!written && !sigismember(&pending, SIGXFSZ))
+    syscall(SYS_rt_sigtimedwait, &too_large, NULL, &(struct timespec){0, 0}, (size_t)(_NSIG / 8));
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  errno = error;
+  return written;
 }

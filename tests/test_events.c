@@ -1102,7 +1102,6 @@ END_TEST
 static void fill_the_disk(void *arg) {
   begin_trace();
   listen(remember, &all);
-  signal(SIGXFSZ, SIG_IGN);
   struct rlimit limit = {3000, 3000};
   ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
   for (int i = 0; i < 100; i++) {

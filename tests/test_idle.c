@@ -5,6 +5,7 @@
 #include "rt_testing.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <pthread.h>
 #include <tidepool.h>
 
@@ -162,6 +163,19 @@ START_TEST(percent_off_sleeps) {
 }
 END_TEST
 
+// A goal that no heap reaches is not the same as none.
+START_TEST(out_of_reach_is_not_off) {
+  start(OPTIONS(o.gc_interval_ms = 20, o.gc_percent = _i ? INT_MAX : 100));
+  if (_i)
+    tide_external_add(INT64_C(1) << 60);
+  else
+    tide_min_heap_set(SIZE_MAX);
+  tide_collect();
+  ck_assert_uint_eq(read_stats().next_gc, UINT64_MAX);
+  ck_assert(wait_for(causes[TIDE_CAUSE_TIME] + 2));
+}
+END_TEST
+
 START_TEST(disabled_makes_none) {
   start(OPTIONS(o.gc_interval_ms = 20));
   tide_collect();
@@ -282,6 +296,7 @@ int main(void) {
   tcase_add_test(resting, none_before_the_first);
   tcase_add_test(resting, interval_0_has_no_thread);
   tcase_add_test(resting, percent_off_sleeps);
+  tcase_add_loop_test(resting, out_of_reach_is_not_off, 0, 2);
   tcase_add_test(resting, disabled_makes_none);
   suite_add_tcase(suite, resting);
   TCase *thread = tcase_create("thread");

@@ -296,6 +296,55 @@ START_TEST(reading_does_not_wait_for_locks) {
 }
 END_TEST
 
+// ---- In the middle of a change --------------------------------------------------------------
+
+// As a reader finds the heap who has been interrupted between two looks: blocks as they were in a
+// small heap, pages given back as they are in a large one.
+START_TEST(pages_given_back_since_the_look_at_blocks_leave_sane_numbers) {
+  if (on_bdw("the counts are its own")) return;
+  init_with(OPTIONS(o.gc_percent = 100, o.memory_limit = MB(256)));
+  MUST(tide_alloc(100));
+  tide_memstats before = read_stats();
+  AO_t pages = AO_load(&heap.absent_pages);
+  AO_store(&heap.absent_pages, (AO_t)100 << 20 >> 12); // 100 MiB
+  tide_memstats stats = read_stats();
+  bool reached = pace_limit_reached(0);
+  AO_store(&heap.absent_pages, pages);
+  must_add_up(&stats);
+  ck_assert_uint_eq(stats.heap_inuse, 0);
+  ck_assert_uint_le(stats.sys, before.sys);
+  ck_assert_uint_eq(stats.limit_overshoot_max_bytes, 0);
+  ck_assert(!reached);
+}
+END_TEST
+
+// A thread may be off its CPU for long just when it changes a run: nobody waits for it, and what it
+// has allocated counts all the same.
+START_TEST(run_that_is_being_set_counts_what_came_of_it) {
+  if (on_bdw("there are no runs")) return;
+  init_with(OPTIONS(o.gc_percent = -1));
+  enum { BYTES = 48, OBJECTS = 5 };
+  unsigned size_class = size_class_for(BYTES);
+  for (int i = 0; i < OBJECTS; i++) MUST(tide_alloc(BYTES));
+  heap_local *local = heap_local_of(rt_self());
+  tide_run *run = &local->cache.runs[TIDE_SCANNED][size_class], whole = *run;
+  AO_t *tally = &local->tally[TIDE_SCANNED][size_class], even = AO_load(tally);
+  tide_memstats before = read_stats();
+  uint64_t mallocs = before.by_size[size_class].mallocs;
+  ck_assert_uint_eq(mallocs, OBJECTS);
+  AO_store(tally, mallocs * HEAP_TALLY + 1); // as in set_run
+  run->next = run->limit = NULL;
+  tide_memstats stats = read_stats();
+  *run = whole;
+  AO_store(tally, even);
+  ck_assert_uint_eq(stats.by_size[size_class].mallocs, mallocs);
+  ck_assert_uint_eq(stats.heap_alloc, before.heap_alloc);
+  must_add_up(&stats);
+  ck_assert(tide_alloc(BYTES));
+  ck_assert_uint_eq(read_stats().by_size[size_class].mallocs, OBJECTS + 1);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("memstats");
   TCase *moving = tcase_create("moving");
@@ -303,6 +352,8 @@ int main(void) {
   tcase_add_loop_test(moving, numbers_agree_while_threads_come_and_go, 0, 3);
   tcase_add_test(moving, reading_does_not_wait_for_who_collects);
   tcase_add_test(moving, reading_does_not_wait_for_locks);
+  tcase_add_test(moving, pages_given_back_since_the_look_at_blocks_leave_sane_numbers);
+  tcase_add_test(moving, run_that_is_being_set_counts_what_came_of_it);
   suite_add_tcase(suite, moving);
   TCase *quiet = tcase_create("quiet");
   tcase_set_timeout(quiet, 60);

@@ -437,7 +437,6 @@ START_TEST(a_file_that_is_recorded_to_already) {
 END_TEST
 
 static void fill_the_disk(void) {
-  signal(SIGXFSZ, SIG_IGN);
   struct rlimit limit = {30000, 30000};
   if (setrlimit(RLIMIT_FSIZE, &limit)) _exit(4);
   for (int i = 0; i < 10; i++) {
