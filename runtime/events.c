@@ -13,7 +13,9 @@
 //
 // The events are held by a lock that is outside all others, for a listener may do nearly anything
 // while its thread holds it: allocate, collect, fork. Nobody waits for it who is on the way of an
-// allocation: who finds it taken leaves a note (`asked`), and the holder looks again.
+// allocation: who finds it taken leaves a note (`asked`), and the holder looks again. But where
+// others make events faster than a listener takes them, it would look for ever: after a while it
+// leaves the rest (`left`) to whoever of them comes next.
 //
 // The list of listeners has a lock of its own, which nothing is taken under.
 #define _GNU_SOURCE
@@ -54,6 +56,8 @@ static __thread bool in_listener __attribute__((tls_model("initial-exec")));
 
 static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
 static AO_t asked; // to deliver, since the holder last looked
+static AO_t left;  // 1: there are events that the last holder has left to the next
+enum { PATIENCE_NS = 50000000 };
 
 typedef struct batch {
   size_t count;
@@ -143,6 +147,7 @@ void rt_event_record(tide_event_kind kind, uint64_t at_ns, uint64_t duration_ns,
 }
 
 bool rt_events_due(void) {
+  if (AO_load(&left)) return true;
   return own && AO_load(&own->written) - AO_load(&own->taken) > RING_EVENTS / 2;
 }
 
@@ -308,27 +313,38 @@ static bool take_batch(batch *b) {
 
 // A batch is in the file before listeners see it, so that it is there if one of them crashes.
 // Everything is read anew after each call: in a child that it has forked there is nothing left.
-void rt_events_deliver(bool to_listeners) {
+// False: somebody has asked, and it has become late.
+static bool deliver_until(uint64_t end_ns, bool to_listeners) {
   batch *b = (batch *)AO_load_acquire(&the_batch); // acquire: pairs with the release in map_batch
-  if (!b) return;
+  if (!b) return true;
   begin_merge();
   while (take_batch(b)) {
     rt_trace_events(b->events, b->count);
     for (size_t i = 0; to_listeners && i < b->count; i++) call_listeners(&b->events[i]);
+    if (AO_load(&asked) && os_now_ns() > end_ns) return false;
   }
+  return true;
+}
+
+void rt_events_deliver(bool to_listeners) {
+  deliver_until(UINT64_MAX, to_listeners);
 }
 
 void rt_events_drain(void) {
   if (!rt_events_wanted() || in_listener) return;
   int cancellable = rt_cancel_disable();
+  uint64_t end_ns = os_now_ns() + PATIENCE_NS;
   AO_store(&asked, 1);
   AO_nop_full(); // pairs with the one below: one of the two sees what the other wrote
   while (AO_load(&asked) && pthread_mutex_trylock(&held) == 0) {
     AO_store(&asked, 0);
+    AO_store(&left, 0);
     AO_nop_full(); // before looking into the rings
-    if (rt_events_wanted()) rt_events_deliver(true);
+    bool in_time = !rt_events_wanted() || deliver_until(end_ns, true);
+    if (!in_time) AO_store(&left, 1);
     pthread_mutex_unlock(&held);
     AO_nop_full();
+    if (!in_time) break;
   }
   rt_cancel_restore(cancellable);
 }
@@ -394,6 +410,7 @@ static void forget_all(void) {
   batch *b = (batch *)AO_load(&the_batch);
   if (b) b->count = 0;
   AO_store(&lost, 0);
+  AO_store(&left, 0);
 }
 
 // In the parent, who has asked meanwhile waits for the next one to deliver: other libraries' locks

@@ -476,6 +476,32 @@ START_TEST(a_listener_that_makes_events_does_not_hold_its_thread) {
 END_TEST
 
 static tide_status in_hook_status;
+// As slow as the others are: while it runs, another thread has collected, and asks.
+static void wait_for_another(const tide_event *event, void *arg) {
+  uint64_t cycle = tide_gc_cycle(), end = os_now_ns() + 2000000;
+  while (tide_gc_cycle() == cycle && os_now_ns() < end) sched_yield();
+}
+
+enum { COLLECTORS = 3, TURNS = 4 };
+static AO_t slowly_collected; // threads that have had their turns
+
+static void *collect_in_company(void *arg) {
+  for (int i = 0; i < TURNS; i++) tide_collect();
+  AO_fetch_and_add1(&slowly_collected);
+  while (AO_load(&slowly_collected) < COLLECTORS) tide_collect();
+  return NULL;
+}
+
+START_TEST(a_thread_is_not_kept_to_deliver_what_others_do) {
+  init_with(OPTIONS(o.gc_percent = -1));
+  listen(wait_for_another, NULL);
+  pthread_t threads[COLLECTORS];
+  for (int i = 0; i < COLLECTORS; i++)
+    ck_assert_int_eq(tide_thread_create(&threads[i], NULL, collect_in_company, NULL), 0);
+  for (int i = 0; i < COLLECTORS; i++) pthread_join(threads[i], NULL);
+}
+END_TEST
+
 static void *in_hook_listener;
 static void use_events(const tide_cycle *cycle, void *arg) {
   in_hook_listener = tide_event_listener_add(remember, &all);
@@ -1215,6 +1241,7 @@ static Suite *suite(void) {
   tcase_add_test(t, removal_waits_for_the_call);
   tcase_add_test(t, nothing_stays_behind);
   tcase_add_test(t, a_listener_that_makes_events_does_not_hold_its_thread);
+  tcase_add_test(t, a_thread_is_not_kept_to_deliver_what_others_do);
   tcase_add_test(t, refused_in_a_stopped_hook);
   suite_add_tcase(s, t);
 
