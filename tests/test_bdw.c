@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Boehm GC as the engine: what holds there and nowhere else. That it does what the native engine
 // does is tested by the other programs, which run on it once more.
-#include "testing.h"
+#define _GNU_SOURCE
+#include "rt_testing.h"
 
+#include "engine.h"
+#include "rt_private.h"
+
+#include <dlfcn.h>
 #include <gc.h>
 
 START_TEST(engine_has_a_name) {
@@ -96,9 +101,91 @@ START_TEST(collection_after_a_refusal) {
 }
 END_TEST
 
+// ---- Markers --------------------------------------------------------------------------------
+
+// While a collection has libgc make its markers, which takes locks of the C library, another thread
+// may want memory given back and stop the world: with it somebody who holds such a lock.
+
+static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER; // in place of malloc's
+static __thread bool takes_library_lock;
+static volatile int locked, may_release, may_collect, making_markers, released, over;
+static volatile pid_t releasing;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *),
+                   void *arg) {
+  int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+  *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+  if (!takes_library_lock) return real(thread, attributes, fn, arg);
+  set_flag(&making_markers);
+  pthread_mutex_lock(&library_lock);
+  int error = real(thread, attributes, fn, arg);
+  pthread_mutex_unlock(&library_lock);
+  return error;
+}
+
+static void *hold_library_lock(void *arg) {
+  pthread_mutex_lock(&library_lock);
+  set_flag(&locked);
+  while (!is_set(&over)) sched_yield();
+  pthread_mutex_unlock(&library_lock);
+  return NULL;
+}
+
+static void *release_memory(void *arg) {
+  while (!is_set(&may_release)) sched_yield();
+  releasing = gettid();
+  gc_engine->release(rt_self(), 0, true);
+  set_flag(&released);
+  return NULL;
+}
+
+static void *collect_with_markers(void *arg) {
+  while (!is_set(&may_collect)) sched_yield();
+  takes_library_lock = true;
+  tide_collect();
+  takes_library_lock = false;
+  return NULL;
+}
+
+static bool sleeps(pid_t thread) {
+  char path[64], stat[128] = "";
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+  FILE *file = fopen(path, "re");
+  if (!file) return false;
+  size_t length = fread(stat, 1, sizeof stat - 1, file);
+  fclose(file);
+  const char *state = length ? strrchr(stat, ')') : NULL;
+  return state && state[1] == ' ' && state[2] == 'S';
+}
+
+START_TEST(memory_is_not_given_back_while_markers_are_made) {
+  static void *volatile kept[20]; // static data: roots
+  init_with(OPTIONS(o.gc_percent = -1, o.markers = 4, o.gc_interval_ms = 0));
+  for (size_t i = 0; i < LENGTH(kept); i++) ck_assert(kept[i] = tide_alloc_leaf(MIB));
+  pthread_t holder, releaser, collecting;
+  ck_assert_int_eq(tide_thread_create(&holder, NULL, hold_library_lock, NULL), 0);
+  ck_assert_int_eq(tide_thread_create(&releaser, NULL, release_memory, NULL), 0);
+  ck_assert_int_eq(tide_thread_create(&collecting, NULL, collect_with_markers, NULL), 0);
+  wait_until(&locked);
+  rt_world_lock_for_fork(); // who wants to stop the world waits
+  set_flag(&may_release);
+  while (!releasing || !sleeps(releasing)) sleep_us(200);
+  set_flag(&may_collect);
+  wait_until(&making_markers);
+  rt_world_unlock_for_fork();
+  wait_until(&released);
+  set_flag(&over);
+  pthread_join(holder, NULL);
+  pthread_join(releaser, NULL);
+  pthread_join(collecting, NULL);
+  ck_assert_uint_eq(tide_gc_cycle(), 1);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("bdw");
   TCase *cases = tcase_create("bdw");
+  tcase_set_timeout(cases, 20);
   tcase_add_test(cases, engine_has_a_name);
   tcase_add_test(cases, bound_of_the_mark_stack_is_refused_and_the_rest_works);
   tcase_add_test(cases, first_bad_option_is_the_one_that_is_named);
@@ -107,6 +194,7 @@ int main(void) {
   tcase_add_test(cases, signals_of_libgc_stay_the_programs);
   tcase_add_test(cases, libgc_collects_when_we_do);
   tcase_add_test(cases, collection_after_a_refusal);
+  tcase_add_test(cases, memory_is_not_given_back_while_markers_are_made);
   suite_add_tcase(suite, cases);
   return run_suite(suite);
 }

@@ -186,8 +186,10 @@ static void walk_stopped(void *argument) {
   mark();
 }
 
-// A block has to have been free for two collections.
+// A block has to have been free for two collections. Since the release was decided, another thread
+// may have begun to start markers: it is outside the heap and goes on.
 static void release_stopped(void *argument) {
+  if (AO_load(&markers_start) == 1) return;
   for (int i = 0; i < 3; i++) mark();
 }
 
@@ -209,7 +211,7 @@ static void *start_markers(void *argument) {
 // For a heap that is worth it, or verify=1, as on the native one. To make a thread may take locks
 // of the C library, which a stopped thread may hold: so this thread is one that no stop waits for.
 // libgc must not mark meanwhile: a collection holds the cycle's lock already, a release looks at
-// markers_start.
+// markers_start with the world stopped.
 static void consider_markers(void) {
   enum { WORTH_BYTES = 16 << 20 };
   if (rt_options.markers == 1 || (AO_load(&bdw_bytes) < WORTH_BYTES && !rt_options.verify)) return;
