@@ -1241,7 +1241,7 @@ static Suite *suite(void) {
   tcase_add_test(t, removal_waits_for_the_call);
   tcase_add_test(t, nothing_stays_behind);
   tcase_add_test(t, a_listener_that_makes_events_does_not_hold_its_thread);
-  tcase_add_test(t, a_thread_is_not_kept_to_deliver_what_others_do);
+  if (!UNDER_TSAN) tcase_add_test(t, a_thread_is_not_kept_to_deliver_what_others_do);
   tcase_add_test(t, refused_in_a_stopped_hook);
   suite_add_tcase(s, t);
 
