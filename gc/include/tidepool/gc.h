@@ -273,9 +273,8 @@ typedef struct tide_memstats {
 } tide_memstats;
 
 // Stops nobody, waits for nobody, and takes a few microseconds. Allowed in any thread and anywhere,
-// also in tide_blocking and in hooks; does not register the thread. What a thread has allocated
-// that is just changing its counts, on its way out for example, may count as it did at an earlier
-// call: to miss nothing of a thread, join it first.
+// also in tide_blocking and in hooks; does not register the thread. What other threads allocate and
+// free meanwhile may be in it or not; the sums are those of the parts in any case.
 TIDE_API void tide_memstats_read(tide_memstats *stats);
 
 // ---- Inline allocation ----------------------------------------------------------------------
