@@ -152,8 +152,7 @@ static void on_ended(void) {
 // from a peak gives it back with the fifth cycle. Under cycle_lock, everything is swept.
 static void give_memory_back(rt_thread *self) {
   if (RT_UNLIKELY(rt_options.poison)) return; // poison given back would read as zeros
-  uint64_t needed = pace_goal();
-  if (needed == PACER_NO_GOAL) needed = 0;
+  uint64_t needed = pace_heap_goal();
   for (size_t i = 0; i < sizeof recent_bytes / sizeof *recent_bytes; i++)
     if (recent_bytes[i] > needed) needed = recent_bytes[i];
   size_t keep = pace_keep_bytes(needed, 0);
@@ -329,8 +328,7 @@ static RT_NOINLINE void give_all_but_a_little_back(rt_thread *self) {
   gc_engine->finish_sweep(self);
   cycle_lock();
   memset(recent_bytes, 0, sizeof recent_bytes);
-  if (!rt_options.poison)
-    gc_engine->release(self, pace_keep_bytes(gc_engine->bytes() + external_bytes(), 0), true);
+  if (!rt_options.poison) gc_engine->release(self, pace_keep_bytes(gc_engine->bytes(), 0), true);
   cycle_unlock();
 }
 

@@ -172,11 +172,16 @@ uint64_t pace_goal(void) {
   return by_limit < goal ? by_limit : goal;
 }
 
+uint64_t pace_heap_goal(void) {
+  uint64_t goal = pace_goal(), external = external_bytes();
+  return goal == PACER_NO_GOAL || goal < external ? 0 : goal - external;
+}
+
 size_t pace_keep_bytes(uint64_t needed, size_t request) {
   const pacer p = {.limit_bytes = AO_load(&limit)};
   pacer_memory m;
   pace_memory(&m);
-  uint64_t keep = pacer_keep(needed, m.heap_bytes);
+  uint64_t keep = pacer_keep(needed, gc_engine->bytes());
   uint64_t room = pacer_limit_room(&p, &m, request);
   return room < keep ? room : keep;
 }

@@ -22,11 +22,12 @@ bool pace_worth_a_look(uint64_t external_bytes, uint64_t added);
 uint64_t pace_marked(const engine_live *live);
 
 uint64_t pace_goal(void);       // in force; PACER_NO_GOAL: none
+uint64_t pace_heap_goal(void);  // what of it is for the heap, external bytes left out; 0: none
 uint64_t pace_soft_limit(void); // PACER_NO_LIMIT: none
 bool pace_is_off(void);         // GC percent
 void pace_memory(pacer_memory *memory);
 // How much of the heap's free memory may stay, with `needed` the largest heap size to be prepared
-// for and `request` bytes more to be taken.
+// for, without external bytes, and `request` bytes more to be taken.
 size_t pace_keep_bytes(uint64_t needed, size_t request);
 
 void pace_stats(tide_memstats *stats);

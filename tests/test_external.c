@@ -176,6 +176,26 @@ START_TEST(threads_that_do_not_use_the_heap_leave_the_collection_to_others) {
 }
 END_TEST
 
+// ---- Memory given back ----------------------------------------------------------------------
+
+// Outside bytes are no heap: what the heap keeps of its free memory for the next cycle does not
+// depend on them, neither where it goes up and down nor where it has gone down for good.
+START_TEST(free_memory_that_stays_is_for_the_heap_alone) {
+  if (on_bdw("libgc decides what stays")) return;
+  init_with(OPTIONS(o.gc_percent = -1));
+  tide_external_add(MB(80));
+  for (int i = 0; i < 8; i++) {
+    make_garbage(100 * MIB, 8 * MIB);
+    collect();
+  }
+  ck_assert_uint_lt(read_stats().heap_released, 30 * MIB);
+  tide_external_add(MB(4096));
+  tide_gc_percent_set(0); // the goal is what is live, outside bytes counted
+  for (int i = 0; i < 5; i++) collect();
+  ck_assert_uint_lt(read_stats().heap_idle - read_stats().heap_released, 10 * MIB);
+}
+END_TEST
+
 // ---- Wrappers with finalizers ---------------------------------------------------------------
 
 // Small objects, each of which keeps 1 MB outside alive. A hook at the cycle's end takes
@@ -256,6 +276,7 @@ int main(void) {
   TCase *pace = tcase_create("pace");
   tcase_set_timeout(pace, 60);
   tcase_add_test(pace, external_bytes_count_in_goal_limit_and_total);
+  tcase_add_test(pace, free_memory_that_stays_is_for_the_heap_alone);
   tcase_add_test(pace, threads_that_do_not_use_the_heap_leave_the_collection_to_others);
   tcase_add_loop_test(pace, external_memory_freed_after_the_marking_stays_within_the_goal, 0, 2);
   tcase_add_test(pace, external_memory_stays_within_the_limit);
