@@ -156,9 +156,10 @@ extern __attribute__((visibility("hidden"))) heap_state heap;
 typedef struct heap_local {
   tide_cache cache; // its runs
   // Slots that have been allocated in the runs before the present one, also those of threads before
-  // this; times HEAP_TALLY, and a number below that, odd while the run is being set.
+  // this; times HEAP_TALLY, and below that a number that changes with the run, and the TALLY bits.
   AO_t tally[TIDE_KINDS][TIDE_SIZE_CLASSES] __attribute__((aligned(64)));
   AO_t had_runs[TIDE_KINDS] __attribute__((aligned(64))); // a bit for each class that ever had one
+  AO_t in_use;                                            // 1 while a thread has it; a hint
   struct heap_local *older;                               // of all there have ever been
   AO_t changes __attribute__((aligned(64)));              // odd while a run is being set; else even
   uint8_t counted[TIDE_KINDS][TIDE_SIZE_CLASSES]; // the run was claimed since the last marking
@@ -166,7 +167,12 @@ typedef struct heap_local {
   struct heap_local *next_free;
 } heap_local;
 _Static_assert(TIDE_SIZE_CLASSES <= 64, "a bit for each class");
-enum { HEAP_TALLY = 256 };
+enum {
+  HEAP_TALLY = 256,
+  TALLY_CHANGING = 1, // the run is being set
+  TALLY_BLOCK = 2,    // it has a block, and more may have been allocated in it
+  TALLY_NUMBER = 4,   // one step of the number
+};
 
 static inline heap_local *heap_local_of(const rt_thread *thread) {
   return thread->client;

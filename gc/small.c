@@ -66,6 +66,7 @@ bool small_attach(rt_thread *thread) {
   else
     local = new_local();
   rt_pinned_lock_give(&locals_lock);
+  if (local) AO_store(&local->in_use, 1);
   thread->client = local;
   return local;
 }
@@ -109,11 +110,11 @@ static void give_up_run(heap_local *local, tide_kind kind, int size_class) {
   rt_pinned_lock_give(&list->lock);
 }
 
-// A thread cut off by a fork may have left `changes` and a tally odd, and the run half set.
+// A thread cut off by a fork may have left `changes` odd and a run half set.
 static void end_change(heap_local *local, tide_run *run, AO_t *tally) {
   AO_store(&local->changes, (AO_load(&local->changes) + 1) & ~(AO_t)1);
-  if (AO_load(tally) % 2 == 0) return;
-  AO_store(tally, AO_load(tally) ^ 1);
+  if (!(AO_load(tally) & TALLY_CHANGING)) return;
+  AO_store(tally, AO_load(tally) & ~(AO_t)(TALLY_CHANGING | TALLY_BLOCK));
   run->block = 0;
 }
 
@@ -136,44 +137,48 @@ void small_detach(rt_thread *thread, bool left_behind) {
       if (!left_behind) give_up_run(local, (tide_kind)kind, i);
   count_bytes(local);
   clear_local(local);
+  AO_store(&local->in_use, 0);
   rt_pinned_lock_take(&locals_lock);
   local->next_free = free_locals;
   free_locals = local;
   rt_pinned_lock_give(&locals_lock);
 }
 
-// What has been allocated in the present run is what lies above next. The run's owner may be
+// What has been allocated in a run beyond its tally is what lies above next. The run's owner may be
 // setting it meanwhile, or be interrupted in the middle of that for as long as the system likes.
-// Nobody waits or tries again: while it is being set, the tally alone is the count.
+// Nobody waits or tries again: whenever a run is set, its tally alone is the count.
 static uint64_t allocated_in(const heap_local *local, int kind, int size_class) {
   const AO_t *tally = &local->tally[kind][size_class];
-  const volatile tide_run *run = &local->cache.runs[kind][size_class];
   AO_t before = AO_load_acquire(tally);
+  if ((before & (TALLY_CHANGING | TALLY_BLOCK)) != TALLY_BLOCK) return before / HEAP_TALLY;
+  const volatile tide_run *run = &local->cache.runs[kind][size_class];
   uint32_t block = run->block, slot = run->slot;
   uintptr_t next = (uintptr_t)run->next;
   AO_nop_read(); // the run is read, before the second look
   AO_t after = AO_load(tally);
-  if (before % 2 || before != after || !block) return after / HEAP_TALLY;
+  if (before != after) return after / HEAP_TALLY;
   const heap_shape *shape = &heap_shapes[size_class];
   uint64_t above = block_address(block) + (uintptr_t)slot * shape->bytes - shape->bytes - next;
   return after / HEAP_TALLY + (above * shape->reciprocal >> 32);
 }
 
-// The lines of a thread's part that allocated_in is going to read, all at once.
+// From the array's first to its last element whose bit is set.
+static void prefetch_elements(const char *array, size_t element_bytes, AO_t bits) {
+  enum { LINE_BYTES = 64 };
+  if (!bits) return;
+  const char *from = array + (size_t)__builtin_ctzl(bits) * element_bytes;
+  const char *last = array + (size_t)(63 - __builtin_clzl(bits)) * element_bytes;
+  for (; from < last; from += LINE_BYTES) __builtin_prefetch(from);
+  __builtin_prefetch(last);
+}
+
+// What allocated_in is going to read of a thread's part, all at once.
 static void ask_for(const heap_local *local) {
-  enum {
-    LINE_BYTES = 64,
-    RUNS = LINE_BYTES / sizeof(tide_run),
-    TALLIES = LINE_BYTES / sizeof(AO_t)
-  };
   for (int kind = 0; kind < TIDE_KINDS; kind++) {
     AO_t classes = AO_load(&local->had_runs[kind]);
-    if (!classes) continue;
-    int first = __builtin_ctzl(classes), last = 63 - __builtin_clzl(classes);
-    for (int i = first & -TALLIES; i <= last; i += TALLIES)
-      __builtin_prefetch(&local->tally[kind][i]);
-    for (int i = first & -RUNS; i <= last; i += RUNS)
-      __builtin_prefetch(&local->cache.runs[kind][i]);
+    const tide_run *runs = local->cache.runs[kind];
+    prefetch_elements((const char *)local->tally[kind], sizeof(AO_t), classes);
+    if (AO_load(&local->in_use)) prefetch_elements((const char *)runs, sizeof *runs, classes);
   }
 }
 
@@ -281,16 +286,16 @@ static void set_run(heap_local *local, tide_run *run, block_index block, uint32_
   unsigned size_class = at % TIDE_SIZE_CLASSES;
   AO_t changes = AO_load(&local->changes), *tally = &local->tally[0][0] + at;
   AO_t allocated = AO_load(tally) / HEAP_TALLY + slots_used(run, size_class);
-  AO_t number = (AO_load(tally) + 1) % HEAP_TALLY;
+  AO_t number = (AO_load(tally) + TALLY_NUMBER) % HEAP_TALLY & ~(AO_t)(TALLY_NUMBER - 1);
   AO_store(&local->changes, changes + 1);
-  AO_store(tally, allocated * HEAP_TALLY + number);
-  AO_nop_write(); // odd, before any part of the change; pairs with the acquires of the readers
+  AO_store(tally, allocated * HEAP_TALLY + number + TALLY_CHANGING);
+  AO_nop_write(); // before any part of the change; pairs with the acquires of the readers
   run->block = block;
   run->slot = slot + count;
   char *start = block ? (char *)block_address(block) + (size_t)slot * run->size : NULL;
   run->limit = block ? start - run->size : NULL;
   run->next = block ? run->limit + (size_t)count * run->size : NULL;
-  AO_store_release(tally, allocated * HEAP_TALLY + (number + 1) % HEAP_TALLY);
+  AO_store_release(tally, allocated * HEAP_TALLY + number + (block ? TALLY_BLOCK : 0));
   AO_store_release(&local->changes, changes + 2);
   AO_t *had = &local->had_runs[at / TIDE_SIZE_CLASSES], bit = (AO_t)1 << size_class;
   if (RT_UNLIKELY(!(AO_load(had) & bit))) AO_store_release(had, AO_load(had) | bit);
