@@ -63,14 +63,15 @@ RT_COLD bool mark_stack_grow(marker *m) {
     m->top = m->stack + words;
     return true;
   }
-  size_t old_bytes = m->mapped_bytes;
-  uintptr_t *stack = allowed(old_bytes, 1) ? os_map(2 * old_bytes) : NULL, *old = m->stack;
+  // Moved, not copied: near a limit there is no room for it twice.
+  size_t old_bytes = m->mapped_bytes, given_away = (size_t)(m->bottom - m->stack);
+  uintptr_t *stack =
+      allowed(old_bytes, 1) ? os_map_larger(m->stack, old_bytes, 2 * old_bytes) : NULL;
   if (!stack) return false;
-  memcpy(stack, m->bottom, words * sizeof(uintptr_t));
   set_stack(m, stack, 2 * old_bytes);
-  m->top += words;
+  m->bottom += given_away;
+  m->top = m->bottom + words;
   AO_fetch_and_add(&mapped_bytes, old_bytes);
-  os_unmap(old, old_bytes);
   return true;
 }
 

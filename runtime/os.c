@@ -118,6 +118,13 @@ void os_unmap(void *address, size_t bytes) {
   AO_fetch_and_add(&mapped_bytes, (AO_t)0 - bytes);
 }
 
+void *os_map_larger(void *address, size_t bytes, size_t larger_bytes) {
+  void *moved = mremap(address, bytes, larger_bytes, MREMAP_MAYMOVE);
+  if (moved == MAP_FAILED) return NULL;
+  AO_fetch_and_add(&mapped_bytes, larger_bytes - bytes);
+  return moved;
+}
+
 uint64_t os_mapped_bytes(void) {
   return AO_load(&mapped_bytes);
 }

@@ -346,6 +346,8 @@ bool os_release(void *address, size_t bytes);   // gives the memory back; stays 
 bool os_huge(void *address, size_t bytes, bool wanted);
 void *os_map(size_t bytes); // reserve and commit
 void os_unmap(void *address, size_t bytes);
+// Makes what os_map gave larger, elsewhere if need be; NULL: it stays as it is.
+void *os_map_larger(void *address, size_t bytes, size_t larger_bytes);
 uint64_t os_mapped_bytes(void);     // by os_map, now
 size_t os_address_space_left(void); // under RLIMIT_AS; SIZE_MAX without a limit
 void os_futex_wait(unsigned int *word, unsigned int value); // returns at a wake or for no reason

@@ -3,6 +3,7 @@
 // number of mappings, huge pages.
 #define _GNU_SOURCE
 #include "heap_testing.h"
+#include "mark.h"
 #include "rt_testing.h"
 
 #include <linux/filter.h>
@@ -421,6 +422,38 @@ START_TEST(large_heap_has_huge_pages) {
 }
 END_TEST
 
+// While a mark stack doubles it is not there twice: near a limit there is room for one.
+static void double_a_mark_stack(void *arg) {
+  enum { WORDS = 1 << 18 }; // 2 MiB
+  init_with(OPTIONS(o.gc_percent = -1));
+  marker *m = marker_make(0);
+  MUST(m);
+  for (uintptr_t i = 1; i <= WORDS; i++) mark_push(m, i);
+  MUST(m->top == m->end && m->mapped_bytes == WORDS * sizeof(uintptr_t));
+  for (int i = 0; i < 1000; i++) m->bottom++; // as if given away
+  uint64_t mapped = os_mapped_bytes(), stacks = mark_stack_mapped_bytes();
+  struct rlimit limit = {(rlim_t)1 << 46, RLIM_INFINITY};
+  MUST(setrlimit(RLIMIT_AS, &limit) == 0);
+  limit.rlim_cur -= os_address_space_left() - m->mapped_bytes - MIB;
+  MUST(setrlimit(RLIMIT_AS, &limit) == 0);
+  mark_push(m, WORDS + 1);
+  MUST(!m->dropped && (size_t)(m->top - m->bottom) == WORDS - 999);
+  for (uintptr_t i = WORDS + 1; i > 1000; i--) MUST(*--m->top == i);
+  MUST(m->top == m->bottom && m->mapped_bytes == 2 * WORDS * sizeof(uintptr_t));
+  MUST(os_mapped_bytes() == mapped + m->mapped_bytes / 2);
+  MUST(mark_stack_mapped_bytes() == stacks + m->mapped_bytes / 2);
+  for (uintptr_t i = 0; i < 2 * WORDS; i++) mark_push(m, i); // there is no room for more
+  MUST(m->dropped && m->top == m->end);
+  marker_unmake(m);
+}
+
+START_TEST(mark_stack_doubles_where_there_is_room_for_one) {
+  child c;
+  in_child(&c, 20, double_a_mark_stack, NULL);
+  assert_ended_well(&c);
+}
+END_TEST
+
 int main(void) {
   setenv("TIDE_GCINTERVAL", "0", 1); // threads and mappings are counted: none beside them
   Suite *suite = suite_create("memory");
@@ -442,6 +475,7 @@ int main(void) {
   tcase_add_test(trouble, refused_madvise_does_no_harm);
   tcase_add_loop_test(trouble, memory_goes_back_while_threads_allocate, 0, 2);
   tcase_add_test(trouble, fork_while_memory_goes_back);
+  if (!UNDER_ASAN) tcase_add_test(trouble, mark_stack_doubles_where_there_is_room_for_one);
   suite_add_tcase(suite, trouble);
 
   TCase *asked = tcase_create("smallest heap, huge pages");

@@ -126,8 +126,8 @@ TIDE_API void tide_external_add(int64_t bytes);
 TIDE_API int64_t tide_memory_limit_set(int64_t bytes);
 
 // The hard limit: an allocation that would take memory above it fails, after a collection. What is
-// above it already stays. INT64_MAX (the default) means none, a negative value only asks. Returns
-// the old one. Acts at once.
+// above it already stays; the mark stack may pass it while the world is stopped. INT64_MAX (the
+// default) means none, a negative value only asks. Returns the old one. Acts at once.
 TIDE_API int64_t tide_hard_limit_set(int64_t bytes);
 
 typedef struct tide_limit_state {
