@@ -442,26 +442,32 @@ static void on_cycle_end(const tide_cycle *cycle, void *arg) {
   if (AO_load(&made)) sift(has_died, NULL);
 }
 
+static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+static int fork_handler_error;
+
+// Another thread may have been in any of this.
 static void in_child(void) {
+  once = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   lock = (rt_pinned_lock)RT_PINNED_LOCK_INIT;
   forks++;
 }
 
+__attribute__((constructor)) static void install_fork_handler(void) {
+  fork_handler_error = pthread_atfork(NULL, NULL, in_child);
+}
+
 static bool prepare(void) {
   if (buckets) return true;
-  static bool told_of_forks;
   static tide_hook *hook;
   if (!hook) hook = tide_hook_add(TIDE_CYCLE_END, on_cycle_end, NULL);
-  if (!told_of_forks) told_of_forks = pthread_atfork(NULL, NULL, in_child) == 0;
   stack first;
   take_stack(&first, NULL); // loads what later calls need
-  if (hook && told_of_forks) buckets = os_map(BUCKETS * sizeof *buckets);
+  if (hook && !fork_handler_error) buckets = os_map(BUCKETS * sizeof *buckets);
   if (!buckets) rt_error_set(TIDE_ERR_MEMORY, "no memory for poolcheck");
   return buckets;
 }
 
 bool check_init(void) {
-  static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
   if (!rt_options.poolcheck) return true;
   int cancellable = rt_cancel_disable();
   pthread_mutex_lock(&once);

@@ -38,8 +38,10 @@ static size_t active_count, active_room;
 typedef struct walk {
   tide_pool *at;
   struct walk *next;
+  struct walk *outer; // of the same thread: which may be here twice, in a signal handler's child
 } walk;
 static walk *walks;
+static __thread walk *own_walk __attribute__((tls_model("initial-exec")));
 
 void pools_lock(void) {
   rt_pin(rt_self());
@@ -81,17 +83,30 @@ static void discard(tide_pool *pool, shards *set, unsigned cpus) {
   to_drop = set;
 }
 
-// A set from the list, of that pool or, if NULL, of any. Pinned, lock held.
-static shards *next_to_drop(const tide_pool *pool) {
+// Where in the list there is a set of that pool or, if NULL, of any. Pinned, lock held.
+static shards **find_to_drop(const tide_pool *pool) {
   shards **link = &to_drop;
   while (*link && pool && (*link)->pool != pool) link = &(*link)->next;
-  shards *set = *link;
+  return link;
+}
+
+static bool is_to_be_dropped(const tide_pool *pool) {
+  return *find_to_drop(pool);
+}
+
+static shards *next_to_drop(const tide_pool *pool) {
+  shards **link = find_to_drop(pool), *set = *link;
   if (set) *link = set->next;
   return set;
 }
 
-// Whose items this thread is dropping: it may fork meanwhile.
-static __thread const tide_pool *being_dropped __attribute__((tls_model("initial-exec")));
+// Whose items this thread is dropping: it may fork meanwhile. A `drop` may bring about another
+// pool's, by destroying it or by a collection.
+typedef struct drop {
+  tide_pool *pool;
+  struct drop *outer;
+} drop;
+static __thread drop *own_drops __attribute__((tls_model("initial-exec")));
 
 static shards *begin_drop(const tide_pool *pool) {
   pools_lock();
@@ -102,15 +117,15 @@ static shards *begin_drop(const tide_pool *pool) {
 }
 
 static void drop_all(const tide_pool *pool) {
-  const tide_pool *before = being_dropped;
   shards *set;
   while ((set = begin_drop(pool))) {
-    being_dropped = set->pool;
+    drop own = {set->pool, own_drops};
+    own_drops = &own;
     pool_drop_set(set->pool, set);
-    // Release: pairs with the acquire in rotate_remove.
+    own_drops = own.outer;
+    // Release: pairs with the acquire in try_remove.
     AO_fetch_and_sub1_release(&set->pool->body->dropping);
   }
-  being_dropped = before;
 }
 
 // ---- Rotation -------------------------------------------------------------------------------
@@ -234,6 +249,13 @@ static inline __attribute__((always_inline)) void fetch(size_t i) {
   for (unsigned p = 0; p < cpu_slots() && p < FEW; p++) __builtin_prefetch(shard_of(set, p));
 }
 
+// lock held; there is room.
+static void join(tide_pool *pool) {
+  if (pool->body->active) return;
+  active[active_count] = pool;
+  pool->body->active = ++active_count;
+}
+
 static void on_stopped(const tide_cycle *cycle, void *arg) {
   AO_store(&rounds, AO_load(&rounds) + 1);
   AO_store(&last_round_ns, cycle->stopped_at_ns);
@@ -277,13 +299,24 @@ static void unlock_after_fork(void) {
   rt_pinned_lock_give(&lock);
 }
 // What the other threads were about to do they do not do here: their counts go. Items of a set that
-// one of them was dropping are lost to the child.
+// one of them was dropping are lost to the child. A primary that one of them had put in place, and
+// not told of yet, is told of.
+static void mend_in_child(tide_pool *pool) {
+  const shards *primary = primary_of(pool);
+  AO_store(&pool->body->dropping, 0);
+  careful_after_fork(pool);
+  pool->replaced = primary->replaced;
+  pool->primary_by_cpu = primary->cpus;
+  if (primary != &no_shards && !pool->closed) join(pool);
+}
 static void unlock_in_child(void) {
   once = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  walks = NULL; // whoever forks is in none, or does so in a signal handler between two portions
-  for (tide_pool *pool = all; pool; pool = pool->body->next) {
-    AO_store(&pool->body->dropping, pool == being_dropped);
-    careful_after_fork(pool);
+  for (tide_pool *pool = all; pool; pool = pool->body->next) mend_in_child(pool);
+  for (drop *d = own_drops; d; d = d->outer) AO_fetch_and_add1(&d->pool->body->dropping);
+  walks = NULL;
+  for (walk *w = own_walk; w; w = w->outer) { // a signal handler has forked, between two portions
+    w->next = walks;
+    walks = w;
   }
   rt_pinned_lock_give(&lock);
 }
@@ -342,10 +375,7 @@ bool rotate_add(tide_pool *pool) {
 
 void rotate_join(tide_pool *pool) {
   rt_pinned_lock_take(&lock);
-  if (!pool->body->active) {
-    active[active_count] = pool;
-    pool->body->active = ++active_count;
-  }
+  join(pool);
   rt_pinned_lock_give(&lock);
 }
 
@@ -358,18 +388,28 @@ static void unlink_pool(const tide_pool *pool) {
   pools--;
 }
 
-void rotate_remove(tide_pool *pool) {
-  pool_body *body = pool->body;
-  pools_lock();
+// Unless there is something of it to be dropped. lock held.
+static bool try_remove(const tide_pool *pool) {
+  const pool_body *body = pool->body;
   if (body->active) leave(body->active - 1);
+  if (AO_load_acquire(&body->dropping) || is_to_be_dropped(pool)) return false;
   unlink_pool(pool);
-  pools_unlock();
-  drop_all(pool);
-  for (unsigned tries = 0; AO_load_acquire(&body->dropping); tries++) os_pause(tries);
-  // A `drop` that was under way when the pool was closed may have put something into it.
-  pools_lock();
-  if (body->active) leave(body->active - 1);
-  pools_unlock();
+  return true;
+}
+
+// A `drop` that is under way in another thread may be in the middle of a put: then the pool has a
+// set again, which collections rotate, and its items are to be dropped here. Until that is over it
+// stays on the list of all, so that it has its room among those that have a set, and the child of a
+// fork finds it.
+void rotate_remove(tide_pool *pool) {
+  for (unsigned tries = 0;; tries++) {
+    pools_lock();
+    bool removed = try_remove(pool);
+    pools_unlock();
+    if (removed) return;
+    drop_all(pool);
+    os_pause(tries);
+  }
 }
 
 static void visit_some(walk *w, void (*fn)(tide_pool *pool, void *arg), void *arg) {
@@ -384,14 +424,15 @@ static void visit_some(walk *w, void (*fn)(tide_pool *pool, void *arg), void *ar
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg) {
   walk w;
   pools_lock();
-  w = (walk){all, walks};
-  walks = &w;
+  w = (walk){all, walks, own_walk};
+  walks = own_walk = &w;
   while (visit_some(&w, fn, arg), w.at) { // the world may be stopped now
     pools_unlock();
     pools_lock();
   }
   walk **link = &walks;
-  while (*link && *link != &w) link = &(*link)->next; // not there: in the child of a fork
-  if (*link) *link = w.next;
+  while (*link != &w) link = &(*link)->next;
+  *link = w.next;
+  own_walk = w.outer;
   pools_unlock();
 }

@@ -56,10 +56,11 @@ static void reset(unsigned count) {
   }
 }
 
+// A system may have more CPUs than there are processors.
 tide_status rt_procs_init(int count) {
   if (!all) all = os_map(RT_PROCS_MAX * sizeof *all);
   if (!all) return rt_error_set(TIDE_ERR_MEMORY, "no memory for the processors");
-  reset((unsigned)count);
+  reset(count < RT_PROCS_MAX ? (unsigned)count : RT_PROCS_MAX);
   return TIDE_OK;
 }
 
