@@ -23,6 +23,8 @@ struct tide_hook {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t nothing_runs = PTHREAD_COND_INITIALIZER;
 static tide_hook *first[TIDE_HOOK_POINTS], *last[TIDE_HOOK_POINTS];
+// The hook at the cycle's end that this thread is in, one at the most: it may fork meanwhile.
+static __thread tide_hook *running_here __attribute__((tls_model("initial-exec")));
 
 void hooks_lock(void) {
   rt_mutex_take(&lock);
@@ -85,17 +87,19 @@ void hooks_run_end(const tide_cycle *cycle) {
   for (tide_hook *hook = first[TIDE_CYCLE_END]; hook; hook = hook->next) {
     if (hook->removed) continue;
     hook->running++;
+    running_here = hook;
     hooks_unlock();
     hook->fn(cycle, hook->arg);
     hooks_lock();
-    if (hook->running && --hook->running == 0) pthread_cond_broadcast(&nothing_runs);
+    running_here = NULL;
+    if (--hook->running == 0) pthread_cond_broadcast(&nothing_runs);
   }
   hooks_unlock();
 }
 
 void hooks_after_fork(void) {
-  // Calls by threads that the child does not have will not return. One by this thread will, and
-  // finds the count at 0.
-  for (tide_hook *hook = first[TIDE_CYCLE_END]; hook; hook = hook->next) hook->running = 0;
+  // Calls by threads that the child does not have will not return. One by this thread will.
+  for (tide_hook *hook = first[TIDE_CYCLE_END]; hook; hook = hook->next)
+    hook->running = hook == running_here;
   nothing_runs = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 }

@@ -167,6 +167,52 @@ START_TEST(in_a_cycle_end_hook) {
 }
 END_TEST
 
+static tide_hook *hook_of_both;
+static volatile int remover, removed;
+
+static void *remove_it(void *arg) {
+  __atomic_store_n(&remover, (int)gettid(), __ATOMIC_RELEASE);
+  tide_hook_remove(hook_of_both);
+  set_flag(&removed);
+  return NULL;
+}
+
+static bool sleeps(pid_t thread) {
+  char path[64], stat[256] = "";
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+  FILE *file = fopen(path, "re");
+  if (!file) return false;
+  if (!fgets(stat, sizeof stat, file)) stat[0] = 0;
+  fclose(file);
+  const char *name_end = strrchr(stat, ')');
+  return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
+static void fork_and_have_it_removed(const tide_cycle *cycle, void *arg) {
+  if (hook_child != -1) return;
+  hook_child = fork();
+  if (hook_child) return;
+  pthread_t thread;
+  if (tide_thread_create(&thread, NULL, remove_it, NULL)) _exit(1);
+  while (!is_set(&removed) && !(is_set(&remover) && sleeps(remover))) sleep_us(200);
+  if (is_set(&removed)) _exit(2); // while this is running
+}
+
+// In the child the call by the thread that forked still counts: its removal waits for the end.
+START_TEST(a_hook_that_has_forked_is_running_in_the_child) {
+  init_verified();
+  hook_of_both = tide_hook_add(TIDE_CYCLE_END, fork_and_have_it_removed, NULL);
+  tide_collect();
+  if (!hook_child) {
+    wait_until(&removed);
+    use_whole_heap();
+    _exit(0);
+  }
+  assert_child_well(hook_child);
+  tide_hook_remove(hook_of_both);
+}
+END_TEST
+
 static volatile int in_hook, leave_hook;
 
 static void hold_hook(const tide_cycle *cycle, void *arg) {
@@ -400,6 +446,7 @@ static Suite *suite(void) {
   tcase_add_test(t, inside_tide_blocking_and_back);
   tcase_add_test(t, tide_active_in_the_child);
   tcase_add_test(t, in_a_cycle_end_hook);
+  tcase_add_test(t, a_hook_that_has_forked_is_running_in_the_child);
   tcase_add_test(t, while_another_thread_is_in_a_hook);
   suite_add_tcase(s, t);
   t = tcase_create("child");
