@@ -197,9 +197,16 @@ static bool insert(tide_freelist *list, void *item, AO_t bytes) {
   return true;
 }
 
+static void drop(tide_freelist *list, void *item) {
+  if (!list->drop) return;
+  rt_quiet_begin(rt_self());
+  list->drop(item, list->arg);
+  rt_quiet_end(rt_self());
+}
+
 static RT_COLD void refuse(tide_freelist *list, void *item, AO_t *cause) {
   AO_fetch_and_add1(cause);
-  if (list->drop) list->drop(item, list->arg);
+  drop(list, item);
 }
 
 static AO_t size_of(const tide_freelist *list, const void *item) {
@@ -268,8 +275,9 @@ tide_freelist *tide_freelist_create(size_t max_items, const tide_freelist_option
 void tide_freelist_destroy(tide_freelist *list) {
   if (!list || !rt_enter("tide_freelist_destroy")) return;
   void *item;
-  if (list->drop)
-    while ((item = take(list))) list->drop(item, list->arg);
+  int cancellable = rt_cancel_disable(); // as in tide_pool_destroy
+  while (list->drop && (item = take(list))) drop(list, item);
+  rt_cancel_restore(cancellable);
   tide_free(list);
 }
 

@@ -112,9 +112,11 @@ static void hollow_out(tide_pool *pool) {
 void tide_pool_destroy(tide_pool *pool) {
   if (!pool || !rt_enter("tide_pool_destroy")) return;
   if (pool->body->check) check_end(pool, __builtin_return_address(0));
-  pool->closed = pool->careful = true; // what `drop` puts into it from here on is dropped
-  rotate_remove(pool);                 // no collection touches it any more
+  int cancellable = rt_cancel_disable(); // `drop` may be where one is cancelled: close, for one
+  pool->closed = pool->careful = true;   // what `drop` puts into it from here on is dropped
+  rotate_remove(pool);                   // no collection touches it any more
   close_pool(pool);
+  rt_cancel_restore(cancellable);
   if (pool->body->recorded) record_pool_end(pool);
   if (pool->body->check) {
     hollow_out(pool);

@@ -62,8 +62,12 @@ uint64_t pool_round_since_ns(void) {
 // ---- Dropping -------------------------------------------------------------------------------
 
 void pool_drop_item(tide_pool *pool, void *item) {
-  if (pool->body->check) check_dropped(pool, item);
-  if (pool->body->drop) pool->body->drop(item, pool->body->arg);
+  const pool_body *body = pool->body;
+  if (body->check) check_dropped(pool, item);
+  if (!body->drop) return;
+  rt_quiet_begin(rt_self());
+  body->drop(item, body->arg);
+  rt_quiet_end(rt_self());
 }
 
 static void drop_one(void *item, void *pool) {

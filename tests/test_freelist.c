@@ -279,6 +279,53 @@ START_TEST(callbacks_may_use_the_list) {
 }
 END_TEST
 
+static int asked;
+static void *note_asking(size_t size, void *arg) {
+  asked++;
+  return NULL;
+}
+static void drop_and_allocate(void *item, void *arg) {
+  if (!tide_alloc((size_t)1 << 60)) drop_thing(item, arg);
+}
+
+// It might longjmp.
+START_TEST(drop_does_not_ask_the_memory_handler) {
+  tide_oom_handler_set(note_asking, NULL);
+  tide_freelist *list = new_list(1, (tide_freelist_options){.drop = drop_and_allocate});
+  put_things(list, 0, 2); // the second one does not fit
+  ck_assert_int_eq(dropped[1], 1);
+  tide_freelist_destroy(list);
+  ck_assert_int_eq(dropped[0], 1);
+  ck_assert_int_eq(asked, 0);
+}
+END_TEST
+
+static void drop_where_one_may_be_cancelled(void *item, void *arg) {
+  pthread_testcancel();
+  drop_thing(item, arg);
+}
+static void *destroy_when_cancelled(void *list) {
+  pthread_cancel(pthread_self());
+  tide_freelist_destroy(list);
+  pthread_testcancel();
+  return list;
+}
+
+// Each item is dropped, as close is a place where a thread may be cancelled.
+START_TEST(a_thread_is_not_cancelled_in_destroy) {
+  enum { ITEMS = 20 };
+  tide_freelist *list =
+      new_list(ITEMS, (tide_freelist_options){.drop = drop_where_one_may_be_cancelled});
+  put_things(list, 0, ITEMS);
+  pthread_t thread;
+  void *result;
+  create(&thread, destroy_when_cancelled, list);
+  pthread_join(thread, &result);
+  ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+  for (int i = 0; i < ITEMS; i++) ck_assert_int_eq(dropped[i], 1);
+}
+END_TEST
+
 // ---- The heap -------------------------------------------------------------------------------
 
 START_TEST(items_outlive_collections_and_not_the_list) {
@@ -681,6 +728,9 @@ int main(void) {
   tcase_add_test(one, counts_begin_anew_and_items_stay);
   tcase_add_test(one, hostile_arguments);
   tcase_add_test(one, callbacks_may_use_the_list);
+  tcase_add_test(one, drop_does_not_ask_the_memory_handler);
+  // AddressSanitizer leaves the frames that a cancellation unwinds forbidden, and trips over them.
+  if (!UNDER_ASAN && !UNDER_TSAN) tcase_add_test(one, a_thread_is_not_cancelled_in_destroy);
   suite_add_tcase(suite, one);
   TCase *heap = tcase_create("the heap");
   tcase_set_timeout(heap, 60);

@@ -354,18 +354,29 @@ START_TEST(a_stream_may_fork) {
 END_TEST
 
 // ---- Destroyed while another thread drops ---------------------------------------------------
+//
+// A `drop` may be in the middle of a put when another thread begins to destroy the pool.
 
-static volatile int in_reset, leave_reset, destroyed;
+static volatile int in_reset, leave_reset, destroying, destroyed, dropped_1;
 static tide_pool *dropped_from;
 
-// Another thread is to destroy the pool when this put is half done.
 static void wait_in_reset(void *item, void *arg) {
   if (item != &things[1]) return;
   set_flag(&in_reset);
   wait_until(&leave_reset);
 }
-static void put_another(void *item, void *arg) {
-  if (item == &things[0]) tide_pool_put(dropped_from, &things[1]);
+
+static void note_destroying(pthread_mutex_t *mutex) {
+  if (mutex == the_lock) set_flag(&destroying);
+}
+
+static void *destroy_it(void *arg) {
+  before_unlock = note_destroying;
+  tide_pool_destroy(dropped_from);
+  before_unlock = NULL;
+  int all_dropped = is_set(&dropped_1);
+  set_flag(&destroyed);
+  return (void *)(intptr_t)all_dropped;
 }
 
 static void *collect_twice(void *arg) {
@@ -373,45 +384,65 @@ static void *collect_twice(void *arg) {
   tide_collect();
   return NULL;
 }
-static void *destroy_it(void *arg) {
-  tide_pool_destroy(dropped_from);
-  set_flag(&destroyed);
-  return NULL;
+
+static void begin_to_destroy(pthread_t *dropping, pthread_t *destroyer,
+                             void (*drop)(void *, void *)) {
+  tide_init(NULL);
+  the_lock = lock_of_pools();
+  dropped_from = tide_pool_create(&(tide_pool_options){.reset = wait_in_reset, .drop = drop});
+  tide_pool_put(dropped_from, &things[0]);
+  create(dropping, collect_twice, NULL);
+  wait_until(&in_reset);
+  create(destroyer, destroy_it, NULL);
+  wait_until(&destroying);
 }
 
-static void count_pool(tide_pool *pool, void *count) {
-  ++*(size_t *)count;
-}
-static size_t pools_listed(void) {
-  size_t count = 0;
-  pools_for_each(count_pool, &count);
-  return count;
+static void put_another(void *item, void *arg) {
+  if (item == &things[0]) tide_pool_put(dropped_from, &things[1]);
+  if (item == &things[1]) set_flag(&dropped_1);
 }
 
-// A put that is under way in a `drop` may bring a pool back among those that have a set, after it
-// has left the list of all. There must be room for it, however many others there are: in a page
-// there is room for 512.
+// The put brings it back among the pools that have a set. There must be room for it, however many
+// others there are: in a page there is room for 512.
 START_TEST(a_pool_that_is_being_destroyed_keeps_its_place) {
   enum { ROOM = 512 };
   static tide_pool *others[ROOM];
-  pthread_t dropping, destroying;
-  dropped_from =
-      tide_pool_create(&(tide_pool_options){.reset = wait_in_reset, .drop = put_another});
-  tide_pool_put(dropped_from, &things[0]);
+  pthread_t dropping, destroyer;
   for (int i = 0; i < ROOM - 1; i++) others[i] = pool_named("other");
-  ck_assert_int_eq(tide_thread_create(&dropping, NULL, collect_twice, NULL), 0);
-  wait_until(&in_reset);
-  ck_assert_int_eq(tide_thread_create(&destroying, NULL, destroy_it, NULL), 0);
-  while (pools_listed() == ROOM) sleep_us(100);
+  begin_to_destroy(&dropping, &destroyer, put_another);
   others[ROOM - 1] = pool_named("other");
   for (int i = 0; i < ROOM; i++) tide_pool_put(others[i], &things[2]);
   MUST(!is_set(&destroyed));
   set_flag(&leave_reset);
   pthread_join(dropping, NULL);
-  pthread_join(destroying, NULL);
+  pthread_join(destroyer, NULL);
+  ck_assert(is_set(&dropped_1));
   collect_twice(NULL);
   for (int i = 0; i < ROOM; i++) MUST(stats_of(others[i]).dropped_idle == 1);
-  ck_assert_uint_eq(pools_listed(), ROOM);
+}
+END_TEST
+
+static void wait_until_it_is_destroyed(pthread_mutex_t *mutex) {
+  if (mutex == the_lock) wait_until(&destroyed);
+}
+
+// Two collections have the set that the put has made dropped. The thread then looks for something
+// to drop, but only when the pool is no more.
+static void put_another_and_collect(void *item, void *arg) {
+  put_another(item, arg);
+  if (item != &things[0]) return;
+  collect_twice(NULL);
+  before_lock = wait_until_it_is_destroyed;
+}
+
+START_TEST(nothing_of_a_destroyed_pool_is_left_to_be_dropped) {
+  pthread_t dropping, destroyer;
+  void *all_dropped;
+  begin_to_destroy(&dropping, &destroyer, put_another_and_collect);
+  set_flag(&leave_reset);
+  pthread_join(destroyer, &all_dropped);
+  pthread_join(dropping, NULL);
+  ck_assert_ptr_nonnull(all_dropped);
 }
 END_TEST
 
@@ -444,6 +475,7 @@ int main(void) {
                       2 * (PORTIONS - 1));
   tcase_add_test(t, a_stream_may_fork);
   tcase_add_test(t, a_pool_that_is_being_destroyed_keeps_its_place);
+  tcase_add_test(t, nothing_of_a_destroyed_pool_is_left_to_be_dropped);
   tcase_add_test(t, there_may_be_more_cpus_than_processors);
   suite_add_tcase(suite, t);
   return run_suite(suite);

@@ -158,6 +158,96 @@ START_TEST(drop_may_use_the_pool) {
 }
 END_TEST
 
+// ---- What drop must not upset ---------------------------------------------------------------
+
+static tide_pool *nested[2];
+static pid_t forked = -1;
+
+// Of two sets that a collection has it drop, the first one's destroys the other's pool; there the
+// process forks.
+static void destroy_the_other_and_fork(void *item, void *arg) {
+  int own = (int)(intptr_t)arg;
+  tide_pool *other = nested[!own];
+  drop(item, NULL);
+  if (!nested[own]) { // it is being destroyed
+    forked = fork();
+    return;
+  }
+  nested[!own] = NULL;
+  tide_pool_destroy(other);
+}
+
+START_TEST(drop_may_fork_inside_another_pools_drop) {
+  for (int i = 0; i < 2; i++)
+    nested[i] = tide_pool_create(
+        &(tide_pool_options){.drop = destroy_the_other_and_fork, .arg = (void *)(intptr_t)i});
+  for (int i = 0; i < 2; i++) tide_pool_put(nested[i], make(NULL));
+  collect_times(2);
+  ck_assert_uint_eq(freed, 2);
+  tide_pool *outer = nested[0] ? nested[0] : nested[1];
+  ck_assert_ptr_nonnull(outer);
+  tide_pool_destroy(outer); // in the child too: nobody drops anything of it
+  if (!forked) _exit(0);
+  ck_assert_int_eq(child_result(forked, 10), 0);
+}
+END_TEST
+
+static AO_t refusals, asked;
+
+static void drop_and_allocate(void *item, void *arg) {
+  if (!tide_alloc((size_t)1 << 60)) AO_fetch_and_add1(&refusals);
+  drop(item, arg);
+}
+static void *note_asking(size_t size_asked, void *arg) {
+  AO_fetch_and_add1(&asked);
+  return NULL;
+}
+
+// It might longjmp.
+START_TEST(drop_does_not_ask_the_memory_handler) {
+  tide_oom_handler_set(note_asking, NULL);
+  tide_pool *pool = tide_pool_create(
+      &(tide_pool_options){.create = make, .drop = drop_and_allocate, .max_items = 1});
+  tide_pool_put(pool, make(NULL));
+  tide_pool_put(pool, make(NULL));
+  ck_assert_uint_eq(refusals, 1);
+  collect_times(2);
+  ck_assert_uint_eq(refusals, 2);
+  tide_pool_put(pool, make(NULL));
+  tide_pool_destroy(pool);
+  ck_assert_uint_eq(refusals, 3);
+  ck_assert_uint_eq(asked, 0);
+  ck_assert_ptr_null(tide_alloc((size_t)1 << 60));
+  ck_assert_uint_eq(asked, 1);
+}
+END_TEST
+
+static void drop_where_one_may_be_cancelled(void *item, void *arg) {
+  pthread_testcancel();
+  drop(item, arg);
+}
+static void *destroy_when_cancelled(void *pool) {
+  pthread_cancel(pthread_self());
+  tide_pool_destroy(pool);
+  pthread_testcancel();
+  return pool;
+}
+
+// Each item is dropped, as close is a place where a thread may be cancelled.
+START_TEST(a_thread_is_not_cancelled_in_destroy) {
+  tide_pool *pool = tide_pool_create(&(tide_pool_options){.drop = drop_where_one_may_be_cancelled});
+  for (int i = 0; i < 20; i++) tide_pool_put(pool, make(NULL));
+  pthread_t thread;
+  void *result;
+  create(&thread, destroy_when_cancelled, pool);
+  pthread_join(thread, &result);
+  ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+  ck_assert_uint_eq(freed, made);
+}
+END_TEST
+
+// ---- More processors ------------------------------------------------------------------------
+
 static void *put_one(void *pool) {
   tide_pool_put(pool, make(NULL));
   return NULL;
@@ -417,6 +507,10 @@ int main(void) {
   tcase_add_test(functions, drop_runs_once_for_each_item_that_is_lost);
   tcase_add_test(functions, destroy_drops_every_part);
   tcase_add_test(functions, drop_may_use_the_pool);
+  tcase_add_test(functions, drop_does_not_ask_the_memory_handler);
+  if (!UNDER_TSAN) tcase_add_test(functions, drop_may_fork_inside_another_pools_drop);
+  // AddressSanitizer leaves the frames that a cancellation unwinds forbidden, and trips over them.
+  if (!UNDER_ASAN) tcase_add_test(functions, a_thread_is_not_cancelled_in_destroy);
   tcase_add_test(functions, more_processors_drop_what_was_in_the_primary);
   suite_add_tcase(suite, functions);
   TCase *limits = tcase_create("limits");
