@@ -40,9 +40,14 @@ check "C program, static library" sh -c "
 check "fully static program" sh -c "
   \${CC:-cc} -static '$consumer/main.c' -o '$here/fullstatic' \$(pkg-config --cflags tidepool) \
     '$prefix/lib/libtidepool.a' -lpthread && '$here/fullstatic'"
-check "C++ program" sh -c "
-  \${CXX:-c++} -std=c++17 -Wall -Wextra -Werror '$consumer/consumer.cc' -o '$here/cxx' \
-    \$(pkg-config --cflags --libs tidepool) -Wl,-rpath,'$prefix/lib' && '$here/cxx'"
+for optimize in -O0 -O2; do
+  check "C++ program of two files, $optimize" sh -c "
+    \${CXX:-c++} -std=c++17 -Wall -Wextra -Werror $optimize -c -DSECOND_FILE \
+      '$consumer/consumer.cc' -o '$here/second.o' \$(pkg-config --cflags tidepool) &&
+    \${CXX:-c++} -std=c++17 -Wall -Wextra -Werror $optimize '$consumer/consumer.cc' \
+      '$here/second.o' -o '$here/cxx' \$(pkg-config --cflags --libs tidepool) \
+      -Wl,-rpath,'$prefix/lib' && '$here/cxx'"
+done
 check "only tide_ names are exported" sh -c "
   ! nm -D --defined-only '$prefix/lib/libtidepool.so' | grep -vE ' tide_[a-z_]+\$'"
 check "libgc is not linked" sh -c "! readelf -d '$prefix/lib/libtidepool.so' | grep libgc"

@@ -72,15 +72,17 @@ enum {
 // before them). `out` is 0 where it has stored nothing.
 //
 // 3: what the kernel gets to know of the sequence 1 to 2, which it continues at 4, and so at 0,
-// when it breaks it off. In front of 4 is the signature that the kernel wants there.
+// when it breaks it off. In front of 4 is the signature that the kernel wants there. The question
+// marks: where the function is in a section group, both are in it too. Of an inline function of C++
+// the linker keeps one copy, and with the others all that refers to them must go.
 #define TIDE_CPU_KNOWN_BY                                                                          \
-  ".pushsection __rseq_cs, \"aw\"\n"                                                               \
+  ".pushsection __rseq_cs, \"aw?\"\n"                                                              \
   ".balign 32\n"                                                                                   \
   "3: .long 0, 0\n"                                                                                \
   ".quad 1f, 2f - 1f, 4f\n"                                                                        \
   ".popsection\n"
 #define TIDE_CPU_BROKEN_OFF(signature, jump)                                                       \
-  ".pushsection __rseq_failure, \"ax\"\n" signature "4: " jump " 0b\n"                             \
+  ".pushsection __rseq_failure, \"ax?\"\n" signature "4: " jump " 0b\n"                            \
   ".popsection\n"
 
 #if defined __x86_64__
