@@ -238,6 +238,8 @@ bool rotate_init(void);              // false: no memory for the hooks
 void rotate_join(tide_pool *pool);   // the pool has got a set; pinned
 bool rotate_add(tide_pool *pool);    // to the list of all; false: no memory
 void rotate_remove(tide_pool *pool); // nothing of it is dropped any more when this returns
+bool rotate_drops_here(
+    const tide_pool *pool); // a call of `drop` after a collection, by this thread
 // fn runs pinned: it takes no lock that is not a pinned one, and does not allocate. The world may
 // be stopped between pools; one that is made or destroyed meanwhile may be left out.
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg);

@@ -109,9 +109,19 @@ static void hollow_out(tide_pool *pool) {
   pool->body->arg = NULL;
 }
 
+static RT_COLD void refuse_in_own_drop(void) {
+  static const char why[] = "tide_pool_destroy: not allowed in a drop of the pool's own";
+  rt_error_set(TIDE_ERR_STATE, "%s", why);
+  rt_report("%s", why);
+}
+
 void tide_pool_destroy(tide_pool *pool) {
   if (!pool || !rt_enter("tide_pool_destroy")) return;
   if (pool->body->check) check_end(pool, __builtin_return_address(0));
+  if (RT_UNLIKELY(pool->closed || rotate_drops_here(pool))) {
+    refuse_in_own_drop(); // it would wait for itself
+    return;
+  }
   int cancellable = rt_cancel_disable(); // `drop` may be where one is cancelled: close, for one
   pool->closed = pool->careful = true;   // what `drop` puts into it from here on is dropped
   rotate_remove(pool);                   // no collection touches it any more

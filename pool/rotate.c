@@ -132,6 +132,12 @@ static void drop_all(const tide_pool *pool) {
   }
 }
 
+bool rotate_drops_here(const tide_pool *pool) {
+  for (const drop *d = own_drops; d; d = d->outer)
+    if (d->pool == pool) return true;
+  return false;
+}
+
 // ---- Rotation -------------------------------------------------------------------------------
 
 typedef struct policy {

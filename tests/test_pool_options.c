@@ -192,6 +192,32 @@ START_TEST(drop_may_fork_inside_another_pools_drop) {
 }
 END_TEST
 
+static tide_pool *suicidal;
+static void destroy_own_pool(void *item, void *arg) {
+  tide_pool_destroy(suicidal);
+  drop(item, NULL);
+}
+
+static void destroy_in_own_drop(void *arg) {
+  suicidal = tide_pool_create(&(tide_pool_options){.drop = destroy_own_pool});
+  tide_pool_put(suicidal, make(NULL));
+  collect_times(2);
+  MUST(freed == 1); // and it lives
+  for (int i = 0; i < 3; i++) tide_pool_put(suicidal, make(NULL));
+  tide_pool_destroy(suicidal);
+  MUST(freed == made);
+}
+
+// After a collection and in destroy itself.
+START_TEST(drop_may_not_destroy_its_own_pool) {
+  child c;
+  in_child(&c, 10, destroy_in_own_drop, NULL);
+  assert_ended_well(&c);
+  ck_assert_uint_eq(count_lines(c.errors), 4);
+  ck_assert_ptr_nonnull(strstr(c.errors, "tide_pool_destroy: not allowed in a drop"));
+}
+END_TEST
+
 static AO_t refusals, asked;
 
 static void drop_and_allocate(void *item, void *arg) {
@@ -508,6 +534,7 @@ int main(void) {
   tcase_add_test(functions, destroy_drops_every_part);
   tcase_add_test(functions, drop_may_use_the_pool);
   tcase_add_test(functions, drop_does_not_ask_the_memory_handler);
+  tcase_add_test(functions, drop_may_not_destroy_its_own_pool);
   if (!UNDER_TSAN) tcase_add_test(functions, drop_may_fork_inside_another_pools_drop);
   // AddressSanitizer leaves the frames that a cancellation unwinds forbidden, and trips over them.
   if (!UNDER_ASAN) tcase_add_test(functions, a_thread_is_not_cancelled_in_destroy);
