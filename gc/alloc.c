@@ -34,7 +34,11 @@ static RT_COLD void *ask_oom_handler(size_t size) {
   if (rt_self() && rt_self()->quiet) handler = NULL;
   rt_event(TIDE_EVENT_OUT_OF_MEMORY, os_now_ns(), 0, size, 0);
   rt_error_set(TIDE_ERR_MEMORY, "no memory for an object of %zu bytes", size);
-  return handler ? handler(size, arg) : NULL;
+  if (!handler) return NULL;
+  unsigned made_for = rt_record_for(RT_RECORD_PROGRAM); // from here on, if it jumps
+  void *memory = handler(size, arg);
+  rt_record_for(made_for);
+  return memory;
 }
 
 static void *allocate(const char *what, size_t size, size_t alignment, tide_kind kind) {

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -267,6 +268,36 @@ static void allocate_a_megabyte(void) {
   for (int i = 0; i < 1024; i++) keep_in_memory(tide_alloc(1024));
 }
 
+static jmp_buf before_the_request;
+
+static void *jump_out(size_t size, void *arg) {
+  longjmp(before_the_request, 1);
+}
+static void *make_too_much(void *arg) {
+  return tide_alloc((size_t)1 << 60);
+}
+static void resize_too_much(void) {
+  keep_in_memory(tide_realloc(tide_alloc(10), (size_t)1 << 60));
+}
+static void get_too_much(void) {
+  keep_in_memory(tide_pool_get(tide_pool_create(&(tide_pool_options){.create = make_too_much})));
+}
+static void (*ask_for_too_much)(void);
+
+static void allocate_after_jumping(void) {
+  tide_oom_handler_set(jump_out, NULL);
+  if (!setjmp(before_the_request)) ask_for_too_much();
+  keep_in_memory(tide_alloc(77));
+}
+
+// What the program allocates afterwards is its own again.
+START_TEST(memory_handlers_that_jump) {
+  ask_for_too_much = _i ? get_too_much : resize_too_much;
+  record(allocate_after_jumping);
+  assert_lines(_i ? "P 1 0 0 0 0 pool\na 77 s\ne\n" : "a 10 s\na 77 s\ne\n");
+}
+END_TEST
+
 START_TEST(collections_for_the_recording) {
   child c;
   record_with(&c, OPTIONS(o.record_kib = 64), allocate_a_megabyte);
@@ -516,6 +547,7 @@ int main(void) {
   tcase_add_test(t, what_a_collection_has_found_dead);
   tcase_add_test(t, pools);
   tcase_add_test(t, what_a_pool_is_made_of_is_not_recorded);
+  tcase_add_loop_test(t, memory_handlers_that_jump, 0, 2);
   tcase_add_test(t, collections_for_the_recording);
   t = tcase_create("processes");
   add_case(suite, t);
