@@ -102,6 +102,10 @@ static uint64_t less(uint64_t a, uint64_t b) {
   return a > b ? a - b : 0;
 }
 
+static uint64_t hits_of(const tide_pool_stats *s) {
+  return s->hits_private + s->hits_shared + s->hits_stolen + s->hits_victim;
+}
+
 static void read_parts(tide_pool *pool, tide_pool_stats *s) {
   const shards *primary = primary_of(pool);
   s->items_primary = set_items(primary);
@@ -141,14 +145,11 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   s->use_gap_most = AO_load(&body->use_gap_most);
   s->needed_most = AO_load(&body->needed_most);
   read_parts(pool, s);
-  uint64_t hits = s->hits_private + s->hits_shared + s->hits_stolen + s->hits_victim;
-  s->gets = hits + s->misses;
-  s->dropped_idle = less(s->puts, hits + s->items_primary + s->items_victim);
+  s->dropped_idle = less(s->puts, hits_of(s) + s->items_primary + s->items_victim);
 }
 
-// The counts of tide_pool_stats, which come before what is in the pool, and those behind it.
+// The counts of tide_pool_stats, but for gets.
 #define COUNTS(X)                                                                                  \
-  X(gets)                                                                                          \
   X(hits_private)                                                                                  \
   X(hits_shared)                                                                                   \
   X(hits_stolen)                                                                                   \
@@ -168,6 +169,8 @@ static void read_all(tide_pool *pool, tide_pool_stats *s) {
   X(use_gap_ns)                                                                                    \
   X(created_bytes)
 
+// A reset may have come in the middle of another thread's get: one hit then moves from one kind to
+// another. So the gets are those of the parts.
 void stats_copy(tide_pool *pool, tide_pool_stats *stats) {
   const tide_pool_stats *then = &pool->body->at_reset;
   read_all(pool, stats);
@@ -178,6 +181,7 @@ void stats_copy(tide_pool *pool, tide_pool_stats *stats) {
     stats->gaps[i] = less(stats->gaps[i], then->gaps[i]);
     stats->forgotten[i] = less(stats->forgotten[i], then->forgotten[i]);
   }
+  stats->gets = hits_of(stats) + stats->misses;
 }
 
 uint64_t stats_lost(tide_pool *pool) {

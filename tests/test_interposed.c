@@ -446,6 +446,29 @@ START_TEST(nothing_of_a_destroyed_pool_is_left_to_be_dropped) {
 }
 END_TEST
 
+// ---- A reset in the middle of a get ---------------------------------------------------------
+
+// The steps of a get that finds its item in a victim's slot, as another thread would take them.
+START_TEST(counts_are_exact_after_a_reset_in_the_middle_of_a_get) {
+  tide_init(NULL);
+  tide_pool *pool = pool_named("reset");
+  tide_pool_put(pool, &things[0]);
+  if (!primary_of(pool)->cpus) return; // counted in one step
+  tide_collect();
+  rt_pin(rt_self());
+  void *item = set_take_slot(pool->body->victim[0], rt_self());
+  rt_unpin(rt_self());
+  if (!item) return; // the thread is on another CPU by now
+  tide_pool_stats_reset(pool);
+  rt_pin(rt_self());
+  count(pool, rt_self(), HIT_VICTIM_SLOT);
+  rt_unpin(rt_self());
+  tide_pool_stats s = stats_of(pool);
+  ck_assert_uint_eq(s.hits_victim, 1);
+  ck_assert_uint_eq(s.gets, s.hits_private + s.hits_shared + s.hits_stolen + s.hits_victim);
+}
+END_TEST
+
 // ---- Very many CPUs -------------------------------------------------------------------------
 
 START_TEST(there_may_be_more_cpus_than_processors) {
@@ -476,6 +499,7 @@ int main(void) {
   tcase_add_test(t, a_stream_may_fork);
   tcase_add_test(t, a_pool_that_is_being_destroyed_keeps_its_place);
   tcase_add_test(t, nothing_of_a_destroyed_pool_is_left_to_be_dropped);
+  tcase_add_test(t, counts_are_exact_after_a_reset_in_the_middle_of_a_get);
   tcase_add_test(t, there_may_be_more_cpus_than_processors);
   suite_add_tcase(suite, t);
   return run_suite(suite);

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <stdbool.h>
 #include <tidepool.h>
 
@@ -479,6 +480,28 @@ START_TEST(create_may_fail) {
 }
 END_TEST
 
+static jmp_buf before_get;
+
+static void *leave(void *arg) {
+  longjmp(before_get, 1);
+}
+
+// As a memory handler does, or an exception.
+START_TEST(create_may_be_left) {
+  tide_pool *pool = tide_pool_create(&(tide_pool_options){.create = leave});
+  for (volatile int i = 0; i < 3; i++)
+    if (!setjmp(before_get)) ck_assert_ptr_null(tide_pool_get(pool));
+  tide_pool_put(pool, &things[0]);
+  tide_collect();
+  ck_assert_int_eq(get_thing(pool), 0);
+  tide_pool_stats stats = stats_of(pool);
+  ck_assert_uint_eq(stats.gets, 4);
+  ck_assert_uint_eq(stats.misses, 3);
+  ck_assert_uint_eq(stats.created, 0);
+  tide_pool_destroy(pool);
+}
+END_TEST
+
 // ---- Statistics -----------------------------------------------------------------------------
 
 static void check_stats(tide_pool *pool, tide_pool_stats expected) {
@@ -856,6 +879,7 @@ int main(void) {
   tcase_add_test(create, the_pool_keeps_its_argument);
   tcase_add_test(create, create_may_collect_and_use_the_pool);
   tcase_add_test(create, create_may_fail);
+  tcase_add_test(create, create_may_be_left);
   suite_add_tcase(suite, create);
   TCase *statistics = tcase_create("statistics");
   tcase_add_checked_fixture(statistics, go_by_processors, NULL);

@@ -36,7 +36,8 @@ typedef struct tide_pool tide_pool;
 //
 // An item is any pointer but NULL: an object of the heap, malloc'd memory, or what stands for a
 // descriptor. The functions are called in the thread that gets or puts, `drop` also in one that has
-// collected; outside any lock, and may use the heap and the pool. arg is passed to all of them.
+// collected; outside any lock, and may use the heap and the pool. `create` may be left by longjmp
+// or an exception; the others must return. arg is passed to all of them.
 typedef struct tide_pool_options {
   const char *name;           // for reports; copied; NULL: "pool"
   void *(*create)(void *arg); // makes an item when the pool has none; NULL, or if it returns
@@ -76,7 +77,7 @@ typedef struct tide_pool_options {
 
 // Counts since the pool was created or last reset. Exact: taken together while no other thread
 // uses the pool, gets = hits_private + hits_shared + hits_stolen + hits_victim + misses, and
-// puts = hits + items + dropped_idle.
+// puts = hits + items + dropped_idle; after a reset, puts and the items that were there by then.
 typedef struct tide_pool_stats {
   uint64_t gets;
   uint64_t hits_private; // from the own processor's private slot
@@ -123,7 +124,8 @@ typedef struct tide_pool_stats {
 TIDE_API tide_pool *tide_pool_create(const tide_pool_options *options);
 
 // Drops every item and frees the pool. NULL is ignored. No other thread may be using the pool; not
-// from one of its own functions.
+// from one of its own functions: from its `drop` after a collection it is refused and reported. The
+// thread is not cancelled in it.
 TIDE_API void tide_pool_destroy(tide_pool *pool);
 
 // An item out of the pool, chosen by the pool, or what create returns, or NULL. The caller owns it.
@@ -197,7 +199,7 @@ TIDE_API tide_freelist *tide_freelist_create(size_t max_items,
                                              const tide_freelist_options *options);
 
 // Drops every item and frees the list. NULL is ignored. No other thread may be using the list; not
-// from one of its own functions.
+// from one of its own functions. The thread is not cancelled in it.
 TIDE_API void tide_freelist_destroy(tide_freelist *list);
 
 // The item that was put last, or what create returns, or NULL. The caller owns it. Does not collect

@@ -91,7 +91,7 @@ TIDE_API int tide_stop_signal(void);
 
 // The number of processors (P): how many ways caches are divided, Go's GOMAXPROCS. At first the
 // number of CPUs that the process may use, or that the CPU quota of its control groups is enough
-// for, rounded up, if those are fewer. A running thread has a processor; it gives it up in
+// for, rounded up, if those are fewer; at most 1024. A running thread has a processor; it gives it up in
 // tide_blocking; threads beyond the number of processors share them.
 TIDE_API int tide_procs(void);
 
