@@ -160,9 +160,52 @@ static void stop_before_unlock(pthread_mutex_t *mutex) {
   in_locks_of_fork -= is_of_fork(mutex);
 }
 
-static void *use_pools_in_steps(void *arg) {
+static void begin_steps(void) {
   before_lock = stop_before_lock;
   before_unlock = stop_before_unlock;
+}
+static void end_steps(void) {
+  before_lock = before_unlock = NULL;
+  set_flag(&worker_done);
+}
+
+static void ignore_cycle(const tide_cycle *cycle, void *arg) {}
+static void *do_yield(void *arg) {
+  sched_yield();
+  return arg;
+}
+static void ignore_event(const tide_event *event, void *arg) {}
+
+static void *use_heap_in_steps(void *arg) {
+  begin_steps();
+  void *volatile small[8];
+  for (int i = 0; i < 8; i++) small[i] = tide_alloc_kind(i % TIDE_KINDS, (size_t)1 << (2 * i));
+  void *volatile large = tide_alloc(300000);
+  large = tide_realloc(large, 400000);
+  large = tide_realloc(large, 100000);
+  tide_free(large);
+  for (int i = 0; i < 8; i++) tide_free(small[i]);
+  tide_external_add(1000);
+  tide_external_add(-1000);
+  tide_roots_add((char *)small, (char *)(small + 8));
+  tide_roots_remove((char *)small, (char *)(small + 8));
+  tide_hook_remove(tide_hook_add(TIDE_CYCLE_END, ignore_cycle, NULL));
+  tide_event_listener_remove(tide_event_listener_add(ignore_event, NULL));
+  tide_gc_percent_set(200);
+  tide_memory_limit_set((int64_t)1 << 40);
+  tide_freelist *list = tide_freelist_create(4, NULL);
+  tide_freelist_put(list, things);
+  tide_freelist_get(list);
+  tide_freelist_destroy(list);
+  tide_blocking(do_yield, NULL);
+  tide_thread_unregister();
+  tide_thread_register();
+  end_steps();
+  return NULL;
+}
+
+static void *use_pools_in_steps(void *arg) {
+  begin_steps();
   tide_pool *pool = pool_named("worker");
   AO_store_release((AO_t *)&shared, (AO_t)pool);
   for (int i = 0; i < 3; i++) tide_pool_put(pool, &things[i]);
@@ -170,8 +213,7 @@ static void *use_pools_in_steps(void *arg) {
   stats_of(pool);
   AO_store_release((AO_t *)&shared, 0);
   tide_pool_destroy(pool);
-  before_lock = before_unlock = NULL;
-  set_flag(&worker_done);
+  end_steps();
   return NULL;
 }
 
@@ -190,7 +232,27 @@ static int check_pool(tide_pool *pool) {
   return 0;
 }
 
+static int check_heap(void) {
+  void *slots[GROUP];
+  group g;
+  group_fill(&g, slots);
+  for (int i = 0; i < 2000; i++) keep_in_memory(tide_alloc((size_t)(i % 100) * 32));
+  keep_in_memory(tide_alloc(300000));
+  tide_collect();
+  if (group_alive(&g) != GROUP) return 1;
+  pthread_t thread;
+  bool may = !UNDER_ASAN; // its allocator's locks stay taken if another thread had them
+  if (may && tide_thread_create(&thread, NULL, use_heap_main, NULL)) return 2;
+  if (may) pthread_join(thread, NULL);
+  tide_hook_remove(tide_hook_add(TIDE_CYCLE_END, ignore_cycle, NULL));
+  tide_event_listener_remove(tide_event_listener_add(ignore_event, NULL));
+  tide_procs_set(3);
+  forget(slots, GROUP);
+  return 0;
+}
+
 static int check_child(void) {
+  if (check_heap()) return 40;
   tide_pool *pool = pool_named("child");
   int wrong = check_pool(pool);
   tide_pool_destroy(pool);
@@ -200,13 +262,13 @@ static int check_child(void) {
   return 0;
 }
 
-static void fork_at_each_lock(const char *debug) {
+static void fork_at_each_lock(void *(*work)(void *), const char *debug) {
   setenv("TIDE_DEBUG", debug, 1);
   pool_named("stays");
   tide_pool_destroy(pool_named("goes")); // what is done only once is done
   learn_locks_of_fork();
   pthread_t thread;
-  ck_assert_int_eq(tide_thread_create(&thread, NULL, use_pools_in_steps, NULL), 0);
+  ck_assert_int_eq(tide_thread_create(&thread, NULL, work, NULL), 0);
   for (AO_t stop = 1;; stop++) {
     while (AO_load_acquire(&stops) < stop && !is_set(&worker_done)) sched_yield();
     if (AO_load_acquire(&stops) < stop) break;
@@ -221,11 +283,15 @@ static void fork_at_each_lock(const char *debug) {
 }
 
 START_TEST(a_child_does_not_miss_what_another_thread_was_about_to_do) {
-  fork_at_each_lock("verify=1");
+  fork_at_each_lock(use_pools_in_steps, "verify=1");
 }
 END_TEST
 START_TEST(nor_with_checks) {
-  fork_at_each_lock("poolcheck=1");
+  fork_at_each_lock(use_pools_in_steps, "poolcheck=1");
+}
+END_TEST
+START_TEST(nor_in_the_heap) {
+  fork_at_each_lock(use_heap_in_steps, "verify=1");
 }
 END_TEST
 
@@ -494,6 +560,7 @@ int main(void) {
   limit_time(t, 60);
   tcase_add_test(t, a_child_does_not_miss_what_another_thread_was_about_to_do);
   tcase_add_test(t, nor_with_checks);
+  tcase_add_test(t, nor_in_the_heap);
   tcase_add_loop_test(t, a_handler_may_fork_between_two_portions_of_a_report, 0,
                       2 * (PORTIONS - 1));
   tcase_add_test(t, a_stream_may_fork);
