@@ -63,19 +63,30 @@ void *ring_pop_tail(struct ring *ring) {
   }
 }
 
-// Makes the ring the chain's newest.
+// Makes the ring the chain's newest. A fork may cut the producer off anywhere in here: consumers
+// must have come to know the ring first (newest_of).
 static void link_ring(struct chain *chain, struct ring *ring) {
   struct ring *before = chain->newest;
   AO_store(&ring->prev, (AO_t)before); // the producer's own until a consumer unlinks `before`
-  // Release: pairs with the acquire in chain_looks_empty.
-  AO_store_release((AO_t *)&chain->newest, (AO_t)ring);
   // Release: pairs with the acquires in chain_pop_tail; consumers find the ring made ready, and
   // every push into the ring before it done.
   AO_store_release(before ? &before->next : &chain->oldest, (AO_t)ring);
+  // Release: pairs with the acquire in chain_looks_empty.
+  AO_store_release((AO_t *)&chain->newest, (AO_t)ring);
+}
+
+// For a push. In the child of a fork there may be a ring that a producer, who is not there, has
+// linked and not made the newest: what was pushed into the one before it would be lost.
+static struct ring *newest_of(struct chain *chain) {
+  struct ring *newest = chain->newest;
+  AO_t newer = AO_load(newest ? &newest->next : &chain->oldest);
+  if (!newer) return newest;
+  AO_store_release((AO_t *)&chain->newest, newer); // as in link_ring
+  return (struct ring *)newer;
 }
 
 size_t chain_push(struct chain *chain, void *item, struct ring **spare) {
-  struct ring *newest = chain->newest;
+  struct ring *newest = newest_of(chain);
   if (newest && ring_push(newest, item)) return 0;
   if (*spare) {
     ring_push(*spare, item); // it is empty, and nobody else knows it yet

@@ -10,8 +10,10 @@
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
@@ -20,6 +22,12 @@
 #endif
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
 #define SLOW 1
+#endif
+// Where each instruction can be made to trap, and signals come when they are sent.
+#if defined __x86_64__ && !defined __SANITIZE_THREAD__
+#define CAN_STEP 1
+#else
+#define CAN_STEP 0
 #endif
 #ifdef SLOW
 #define VALUES 200000
@@ -312,6 +320,90 @@ START_TEST(chain_of_smallest_rings_delivers_each_value_once) {
 }
 END_TEST
 
+// ---- Cut off --------------------------------------------------------------------------------
+//
+// A fork takes what there is of a chain at one moment, and the producer is not there any more.
+// Whoever goes on with it may miss the item that was on its way, and no other.
+
+#if CAN_STEP
+
+static struct {
+  struct chain chain;
+  size_t used;
+  char memory[8192] __attribute__((aligned(64))); // for rings
+} all, *copies;
+
+enum { COPIES_MOST = 10000, TRAP_FLAG = 0x100 };
+static size_t copied;
+
+static void copy_all(int signal_number) {
+  if (copied < COPIES_MOST) copies[copied++] = all;
+}
+
+// Each instruction traps while the flag is set.
+static void set_traps(bool on) {
+  if (on)
+    __asm__ volatile("pushfq\n orq %0, (%%rsp)\n popfq" ::"i"(TRAP_FLAG) : "memory", "cc");
+  else
+    __asm__ volatile("pushfq\n andq %0, (%%rsp)\n popfq" ::"i"(~TRAP_FLAG) : "memory", "cc");
+}
+
+static void push_step_by_step(uintptr_t value, bool in_steps) {
+  struct ring *spare = NULL;
+  if (in_steps) set_traps(true);
+  size_t slots = chain_push(&all.chain, item(value), &spare);
+  set_traps(false);
+  if (!slots) return;
+  spare = ring_init(all.memory + all.used, slots);
+  all.used += (ring_bytes(slots) + 63) / 64 * 64;
+  if (all.used > sizeof all.memory) ck_abort();
+  if (in_steps) set_traps(true);
+  slots = chain_push(&all.chain, item(value), &spare);
+  set_traps(false);
+  if (slots) ck_abort();
+}
+
+// Values from..to-1 are in the chain, and `to` perhaps.
+static void check_what_goes_on(uintptr_t from, uintptr_t to) {
+  enum { FIRST = 100, LAST = 140 };
+  unsigned times[LAST + 1] = {0};
+  for (uintptr_t v = FIRST; v <= LAST; v++) push_step_by_step(v, false);
+  uint64_t items = chain_items(&all.chain);
+  void *taken;
+  for (; (taken = chain_pop_tail(&all.chain)); items--) times[number(taken)]++;
+  bool right = items == 0;
+  for (uintptr_t v = 0; v <= LAST; v++) {
+    bool is_there = (v >= from && v < to) || v >= FIRST;
+    right = right && (v == to ? times[v] <= 1 : times[v] == is_there);
+  }
+  // A ck_assert writes to Check's pipe also when it holds.
+  if (!right) ck_abort_msg("of %u to %u, and then 100 to 140", (unsigned)from, (unsigned)to);
+}
+
+START_TEST(a_push_that_is_cut_off_costs_its_item_at_most) {
+  copies = malloc(COPIES_MOST * sizeof *copies);
+  signal(SIGTRAP, copy_all);
+  for (uintptr_t before = 0; before < 30; before++)
+    for (uintptr_t taken = 0; taken <= before; taken += before ? before : 1) {
+      memset(&all, 0, sizeof all);
+      for (uintptr_t v = 1; v <= before; v++) push_step_by_step(v, false);
+      for (uintptr_t v = 1; v <= taken; v++)
+        if (number(chain_pop_tail(&all.chain)) != v) ck_abort();
+      copied = 0;
+      push_step_by_step(before + 1, true);
+      ck_assert_uint_gt(copied, 10);
+      ck_assert_uint_lt(copied, COPIES_MOST);
+      for (size_t i = 0; i < copied; i++) {
+        all = copies[i];
+        check_what_goes_on(taken + 1, before + 1);
+      }
+    }
+  free(copies);
+}
+END_TEST
+
+#endif
+
 int main(void) {
   Suite *suite = suite_create("ring");
   TCase *order = tcase_create("one thread");
@@ -327,6 +419,12 @@ int main(void) {
   tcase_add_test(order, drained_rings_are_unlinked);
   tcase_add_test(order, chain_agrees_with_a_model);
   suite_add_tcase(suite, order);
+#if CAN_STEP
+  TCase *cut_off = tcase_create("cut off");
+  tcase_set_timeout(cut_off, 60);
+  tcase_add_test(cut_off, a_push_that_is_cut_off_costs_its_item_at_most);
+  suite_add_tcase(suite, cut_off);
+#endif
   TCase *delivery = tcase_create("one producer, nine consumers");
   tcase_set_timeout(delivery, 300);
   tcase_add_loop_test(delivery, ring_delivers_each_value_once, 0, 2);
