@@ -91,8 +91,8 @@ TIDE_API int tide_stop_signal(void);
 
 // The number of processors (P): how many ways caches are divided, Go's GOMAXPROCS. At first the
 // number of CPUs that the process may use, or that the CPU quota of its control groups is enough
-// for, rounded up, if those are fewer; at most 1024. A running thread has a processor; it gives it up in
-// tide_blocking; threads beyond the number of processors share them.
+// for, rounded up, if those are fewer; at most 1024. A running thread has a processor; it gives it
+// up in tide_blocking; threads beyond the number of processors share them.
 TIDE_API int tide_procs(void);
 
 // Sets it, 1 to 1024, and returns the old number; outside that range it only asks. Stops the world
