@@ -1,47 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The advisor: reports on pools that are used in known ways, and whether its promises hold. For
-// that the advice is followed, the same program runs again, and its hit rate is measured.
-//
-// Where only tide_collect collects, numbers are exact: one thread, one processor, and pools that go
-// by it. Reports are read as JSON.
-#include "json_testing.h"
-#include "testing.h"
+// The advisor: what it finds out about pools that are used in known ways, and whether its promises
+// hold. For that the advice is followed, the same program runs again, and its hit rate is measured.
+#include "advisor_testing.h"
 
 #include "advice.h"
 
-#include <atomic_ops.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdbool.h>
-#include <tidepool.h>
 
-enum { ITEMS = 8, USES = 40, ITEM_BYTES = 4096, ITEMS_MOST = 128 };
+enum { USES = 40 };
 
-static void *held[ITEMS_MOST]; // static: a root
-
-// ---- Reading reports ------------------------------------------------------------------------
-
-static char *report_of(void (*report)(FILE *out)) {
-  static char *text;
-  static size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
-  ck_assert_ptr_nonnull(out);
-  report(out);
-  fclose(out);
-  return text;
-}
-
-// The line about the pool; the name is as JSON has it. All lines are JSON.
-static char *json_of(const char *name) {
-  char *text = report_of(tide_pool_report_json), *found = NULL, wanted[256];
-  snprintf(wanted, sizeof wanted, "{\"name\":\"%s\",", name);
-  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-    ck_assert_msg(is_json(line, strlen(line)), "not JSON: %s", line);
-    if (!strncmp(line, wanted, strlen(wanted))) found = line;
-  }
-  ck_assert_msg(found != NULL, "no pool %s", name);
-  return found;
-}
+// ---- Values in reports ----------------------------------------------------------------------
 
 static const char *value_of(const char *line, const char *field) {
   char wanted[64];
@@ -68,34 +37,7 @@ static void assert_word(const char *line, const char *field, const char *wanted)
                 field, wanted, line);
 }
 
-static void assert_contains(const char *text, const char *part) {
-  ck_assert_msg(strstr(text, part) != NULL, "no '%s' in: %s", part, text);
-}
-
 // ---- Programs -------------------------------------------------------------------------------
-
-static void *make_item(void *arg) {
-  return tide_alloc_leaf(ITEM_BYTES);
-}
-
-static tide_pool *pool_with(tide_pool_options options) {
-  if (!options.create) options.create = make_item;
-  tide_pool *pool = tide_pool_create(&options);
-  ck_assert_ptr_nonnull(pool);
-  return pool;
-}
-
-static void use(tide_pool *pool, int items) {
-  for (int i = 0; i < items; i++) held[i] = tide_pool_get(pool);
-  for (int i = 0; i < items; i++) {
-    tide_pool_put(pool, held[i]);
-    held[i] = NULL;
-  }
-}
-
-static void collect_times(int times) {
-  for (int i = 0; i < times; i++) tide_collect();
-}
 
 // Uses with so many collections in between, by turns.
 typedef struct pattern {
@@ -137,16 +79,6 @@ static double measured(tide_pool *pool, int cold) {
   tide_pool_stats s;
   tide_pool_stats_read(pool, &s);
   return 1 - (double)(s.misses - (uint64_t)cold) / (double)(s.gets - (uint64_t)cold);
-}
-
-static void one_processor(void) {
-  setenv("TIDE_DEBUG", "poolseed=1", 1);
-  tide_procs_set(1);
-}
-
-static void only_collections_asked_for(void) {
-  one_processor();
-  tide_gc_disable();
 }
 
 // ---- Numbers --------------------------------------------------------------------------------
@@ -640,275 +572,6 @@ START_TEST(oversized_items_are_found_and_the_advice_is_rid_of_them) {
 }
 END_TEST
 
-// ---- Names ----------------------------------------------------------------------------------
-
-static const struct {
-  const char *name, *json;
-} names[] = {
-    {"\"quoted\"\\", "\\\"quoted\\\"\\\\"},
-    {"line\nend\t\x01\x7f", "line\\u000aend\\u0009\\u0001\\u007f"},
-    {"gr\xc3\xb6\xc3\x9f\x65 \xe2\x82\xac \xf0\x9f\x90\x9f",
-     "gr\xc3\xb6\xc3\x9f\x65 \xe2\x82\xac \xf0\x9f\x90\x9f"},
-    {"not UTF-8: \xff \xc3 \xc0\x80 \xed\xa0\x80",
-     "not UTF-8: \\ufffd \\ufffd \\ufffd\\ufffd \\ufffd\\ufffd\\ufffd"},
-    {"beyond: \xf4\x90\x80\x80 \xe0\x80\x80 \xf0\x80\x80\x80 \xf0\x90\x80\x80",
-     "beyond: \\ufffd\\ufffd\\ufffd\\ufffd \\ufffd\\ufffd\\ufffd \\ufffd\\ufffd\\ufffd\\ufffd "
-     "\xf0\x90\x80\x80"},
-    {"cut \xe2\x82", "cut \\ufffd\\ufffd"},
-    {"", ""},
-};
-
-START_TEST(any_name_makes_json) {
-  pool_with((tide_pool_options){.name = names[_i].name});
-  json_of(names[_i].json);
-  const char *text = report_of(tide_pool_report);
-  ck_assert_uint_eq(count_lines(text), 3);
-}
-END_TEST
-
-START_TEST(long_names_are_cut_between_characters) {
-  char name[1000] = "", line[128] = "";
-  for (size_t i = 0; i < 300; i++) strcat(name, "\xe2\x82\xac");
-  memcpy(line, name, 126); // 127 bytes would end within one
-  pool_with((tide_pool_options){.name = name});
-  json_of(line);
-}
-END_TEST
-
-START_TEST(more_pools_than_anybody_has_counted) {
-  for (int i = 0; i < 1000; i++) pool_with((tide_pool_options){.name = "one of many"});
-  char *text = report_of(tide_pool_report_json);
-  ck_assert_uint_eq(count_lines(text), 1000);
-  tide_pool_report(NULL); // ignored
-  tide_pool_report_json(NULL);
-}
-END_TEST
-
-// ---- At the exit ----------------------------------------------------------------------------
-
-static void ask_for_report(void) {
-  setenv("TIDE_DEBUG", "poolreport=1", 1);
-  use(pool_with((tide_pool_options){.name = "at exit"}), 3);
-}
-
-static void exit_at_once(void *arg) {
-  ask_for_report();
-  exit(3);
-}
-
-static void *exit_here(void *arg) {
-  exit(3);
-}
-
-static void exit_in_tide_blocking(void *arg) {
-  ask_for_report();
-  tide_blocking(exit_here, NULL);
-}
-
-// Makes, uses and destroys pools, and collects.
-static void *be_busy(void *arg) {
-  for (int i = 0;; i++) {
-    tide_pool *pool = pool_with((tide_pool_options){.name = "busy"});
-    tide_pool_put(pool, tide_pool_get(pool));
-    if (i % 50 == 0) tide_collect();
-    tide_pool_destroy(pool);
-  }
-  return NULL;
-}
-
-// The thread that exits has never used the library, others are in the middle of it.
-static void exit_in_another_thread(void *arg) {
-  ask_for_report();
-  pthread_t busy, other;
-  tide_thread_create(&busy, NULL, be_busy, NULL);
-  usleep(20000);
-  pthread_create(&other, NULL, exit_here, NULL);
-  be_busy(NULL);
-}
-
-static void exit_in_a_hook(const tide_cycle *cycle, void *arg) {
-  exit(3);
-}
-
-static void exit_at_the_end_of_a_cycle(void *arg) {
-  ask_for_report();
-  tide_hook_add(TIDE_CYCLE_END, exit_in_a_hook, NULL);
-  tide_collect();
-}
-
-static void run_quiet_program(void *arg) {
-  setenv("TIDE_DEBUG", "poolreport=1", 1);
-  execl(BUILD_DIR "/modules/quiet", "quiet", (char *)NULL);
-}
-
-START_TEST(a_program_that_does_not_know_of_reports_makes_one) {
-  child c;
-  in_child(&c, 20, run_quiet_program, NULL);
-  ck_assert_int_eq(WEXITSTATUS(c.status), 3);
-  assert_contains(c.errors, "pool quiet: 1 gets");
-}
-END_TEST
-
-static void (*const exits[])(void *) = {exit_at_once, exit_in_tide_blocking, exit_in_another_thread,
-                                        exit_at_the_end_of_a_cycle};
-
-START_TEST(the_report_comes_at_the_exit) {
-  child c;
-  in_child(&c, 20, exits[_i], NULL);
-  ck_assert_msg(WIFEXITED(c.status) && WEXITSTATUS(c.status) == 3, "status %x, %s", c.status,
-                c.errors);
-  assert_contains(c.errors, " of process ");
-  assert_contains(c.errors, "pool at exit: 3 gets, hit rate 0.0 %; misses: 3 cold");
-  assert_contains(c.errors, "Too few data: 3 gets");
-}
-END_TEST
-
-static void exit_without_asking(void *arg) {
-  use(pool_with((tide_pool_options){.name = "at exit"}), 3);
-  exit(3);
-}
-
-START_TEST(without_the_option_nothing_is_said) {
-  child c;
-  in_child(&c, 20, exit_without_asking, NULL);
-  ck_assert_int_eq(WEXITSTATUS(c.status), 3);
-  ck_assert_str_eq(c.errors, "");
-}
-END_TEST
-
-static void exit_after_fork(void *arg) {
-  ask_for_report();
-  pid_t pid = fork();
-  int status = 0;
-  if (pid > 0) waitpid(pid, &status, 0);
-  exit(pid ? WEXITSTATUS(status) : 3);
-}
-
-START_TEST(parent_and_child_report_both) {
-  child c;
-  in_child(&c, 20, exit_after_fork, NULL);
-  ck_assert_int_eq(WEXITSTATUS(c.status), 3);
-  const char *first = strstr(c.errors, "pool of process");
-  ck_assert_ptr_nonnull(first);
-  assert_contains(first + 1, "pool of process");
-}
-END_TEST
-
-static void exit_with_stderr_closed(void *arg) {
-  ask_for_report();
-  close(STDERR_FILENO);
-  exit(3);
-}
-
-static void exit_with_nobody_reading(void *arg) {
-  ask_for_report();
-  int ends[2];
-  if (pipe(ends)) _exit(1);
-  dup2(ends[1], STDERR_FILENO);
-  close(ends[0]);
-  signal(SIGPIPE, SIG_DFL);
-  exit(3);
-}
-
-START_TEST(how_the_program_ends_does_not_hang_on_stderr) {
-  child c;
-  in_child(&c, 20, exit_with_stderr_closed, NULL);
-  ck_assert_int_eq(c.status, 3 << 8);
-  in_child(&c, 20, exit_with_nobody_reading, NULL);
-  ck_assert_int_eq(c.status, 3 << 8);
-}
-END_TEST
-
-static AO_t stop_asking;
-
-static void *report_all_the_time(void *arg) {
-  FILE *out = fopen("/dev/null", "we");
-  while (!AO_load(&stop_asking)) tide_pool_report(out);
-  fclose(out);
-  return NULL;
-}
-
-// A child that finds the list of pools locked by a thread that it does not have would hang.
-static void fork_beside_reports(void *arg) {
-  for (int i = 0; i < 300; i++) pool_with((tide_pool_options){.name = "one of many"});
-  pthread_t thread;
-  tide_thread_create(&thread, NULL, report_all_the_time, NULL);
-  for (int i = 0; i < 100; i++) {
-    pid_t pid = fork();
-    if (!pid) {
-      tide_pool *pool = pool_with((tide_pool_options){.name = "child"});
-      use(pool, 3);
-      tide_pool_destroy(pool);
-      tide_collect();
-      _exit(0);
-    }
-    int status;
-    waitpid(pid, &status, 0);
-    MUST(status == 0);
-  }
-  AO_store(&stop_asking, 1);
-  pthread_join(thread, NULL);
-}
-
-// Makes and destroys pools between those that stay.
-static void *make_and_destroy(void *arg) {
-  enum { MOST = 400 };
-  tide_pool *pools[MOST] = {NULL};
-  uint64_t random = (uintptr_t)pools;
-  while (!AO_load(&stop_asking)) {
-    tide_pool **pool = &pools[random_below(&random, MOST)];
-    if (*pool) tide_pool_destroy(*pool);
-    *pool = *pool ? NULL : tide_pool_create(&(tide_pool_options){.name = "goes"});
-    if (random_below(&random, 1000) == 0) tide_collect();
-  }
-  return NULL;
-}
-
-static void *join(void *thread) {
-  pthread_join(*(pthread_t *)thread, NULL);
-  return NULL;
-}
-
-// How many are missing of the pools that stay; the others may be there or not.
-static size_t missing_in_report(size_t pools, unsigned char *seen) {
-  char *text = report_of(tide_pool_report_json);
-  size_t missing = pools;
-  memset(seen, 0, pools);
-  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-    unsigned pool;
-    if (sscanf(line, "{\"name\":\"stays %u\"", &pool) != 1) continue;
-    ck_assert_uint_lt(pool, pools);
-    ck_assert_msg(!seen[pool]++, "pool %u is there twice", pool);
-    missing--;
-  }
-  return missing;
-}
-
-START_TEST(pools_that_stay_are_in_each_report_once) {
-  enum { STAY = 500 };
-  unsigned char seen[STAY];
-  pthread_t threads[2];
-  tide_pool_options options = {.name = (char[16]){""}};
-  for (unsigned i = 0; i < STAY; i++) {
-    snprintf((char *)options.name, 16, "stays %u", i);
-    pool_with(options);
-    tide_pool_destroy(pool_with((tide_pool_options){.name = "goes"}));
-  }
-  for (int i = 0; i < 2; i++) tide_thread_create(&threads[i], NULL, make_and_destroy, NULL);
-  for (int i = 0; i < (UNDER_ASAN ? 10 : 100); i++)
-    ck_assert_uint_eq(missing_in_report(STAY, seen), 0);
-  AO_store(&stop_asking, 1);
-  for (int i = 0; i < 2; i++) tide_blocking(join, &threads[i]);
-}
-END_TEST
-
-START_TEST(a_child_does_not_inherit_the_lock_of_a_report) {
-  child c;
-  in_child(&c, 30, fork_beside_reports, NULL);
-  assert_ended_well(&c);
-}
-END_TEST
-
 // ---- The suite ------------------------------------------------------------------------------
 
 int main(void) {
@@ -932,9 +595,6 @@ int main(void) {
   tcase_add_test(exact, tiny_items_are_found);
   tcase_add_test(exact, a_pool_that_holds_much_of_the_limit_is_found);
   tcase_add_test(exact, oversized_items_are_found_and_the_advice_is_rid_of_them);
-  tcase_add_loop_test(exact, any_name_makes_json, 0, LENGTH(names));
-  tcase_add_test(exact, long_names_are_cut_between_characters);
-  tcase_add_test(exact, more_pools_than_anybody_has_counted);
   suite_add_tcase(suite, exact);
   TCase *by_itself = tcase_create("computed");
   tcase_add_loop_test(by_itself, cures_are_the_smallest_that_do, 0, LENGTH(computed));
@@ -944,15 +604,5 @@ int main(void) {
   tcase_add_loop_test(paced, the_advised_pace_keeps_the_promise, 0, LENGTH(programs));
   tcase_add_test(paced, no_percent_is_advised_that_the_limit_does_not_allow);
   suite_add_tcase(suite, paced);
-  TCase *at_exit = tcase_create("at exit");
-  tcase_set_timeout(at_exit, 60);
-  tcase_add_loop_test(at_exit, the_report_comes_at_the_exit, 0, LENGTH(exits));
-  tcase_add_test(at_exit, a_program_that_does_not_know_of_reports_makes_one);
-  tcase_add_test(at_exit, without_the_option_nothing_is_said);
-  tcase_add_test(at_exit, parent_and_child_report_both);
-  tcase_add_test(at_exit, how_the_program_ends_does_not_hang_on_stderr);
-  tcase_add_test(at_exit, pools_that_stay_are_in_each_report_once);
-  tcase_add_test(at_exit, a_child_does_not_inherit_the_lock_of_a_report);
-  suite_add_tcase(suite, at_exit);
   return run_suite(suite);
 }

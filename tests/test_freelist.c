@@ -66,11 +66,6 @@ static size_t size_of_thing(const void *item, void *arg) {
   return (size_t)((const char *)item - things);
 }
 
-static void *join(void *thread) {
-  pthread_join(*(pthread_t *)thread, NULL);
-  return NULL;
-}
-
 static void *(*threads_do)(void *);
 
 static void *do_and_leave(void *arg) {

@@ -1,21 +1,10 @@
 // SPDX-License-Identifier: MIT
 // What a pool can be asked for: reset and drop, limits on items and bytes, how long items stay, and
 // that pools give way to the memory limit.
+#include "pool_testing.h"
 #include "rt_testing.h"
 
 #include <atomic_ops.h>
-
-#include <tidepool.h>
-
-static tide_pool_stats stats_of(tide_pool *pool) {
-  tide_pool_stats stats;
-  tide_pool_stats_read(pool, &stats);
-  return stats;
-}
-
-static uint64_t hits(tide_pool_stats s) {
-  return s.hits_private + s.hits_shared + s.hits_stolen + s.hits_victim;
-}
 
 static uint64_t dropped(tide_pool_stats s) {
   return s.dropped_idle + s.dropped_large + s.dropped_full + s.dropped_memory + s.dropped_chaos;
@@ -25,8 +14,8 @@ static uint64_t dropped(tide_pool_stats s) {
 static void assert_adds_up(tide_pool *pool, uint64_t held) {
   tide_pool_stats s = stats_of(pool);
   uint64_t pooled = s.items_primary + s.items_victim;
-  ck_assert_uint_eq(s.gets, hits(s) + s.misses);
-  ck_assert_uint_eq(s.puts, hits(s) + pooled + s.dropped_idle);
+  ck_assert_uint_eq(s.gets, hits(&s) + s.misses);
+  ck_assert_uint_eq(s.puts, hits(&s) + pooled + s.dropped_idle);
   ck_assert_uint_eq(s.created, held + pooled + dropped(s));
 }
 
@@ -72,10 +61,6 @@ static void use(tide_pool *pool, int items) {
   void *held[1000];
   for (int i = 0; i < items; i++) MUST(held[i] = tide_pool_get(pool));
   for (int i = 0; i < items; i++) tide_pool_put(pool, held[i]);
-}
-
-static void collect_times(int times) {
-  for (int i = 0; i < times; i++) tide_collect();
 }
 
 static void begin(void) {
@@ -415,7 +400,7 @@ START_TEST(items_survive_as_many_collections_as_asked_for) {
     ck_assert_uint_eq(s.items_primary + s.items_victim, wait <= outlived ? 20 : 0);
     use(pool, 20);
     s = stats_of(pool);
-    ck_assert_uint_eq(hits(s), wait <= outlived ? 20 : 0);
+    ck_assert_uint_eq(hits(&s), wait <= outlived ? 20 : 0);
     int gap = wait < TIDE_POOL_GAPS ? wait : TIDE_POOL_GAPS - 1;
     if (wait) ck_assert_uint_eq(s.gaps[gap], 20);
     collect_times(outlived + 1);

@@ -4,34 +4,18 @@
 // Order: with TIDE_DEBUG=poolseed=1, threads on processors that they have been told (tide_proc_use)
 // and steps in a fixed order, every count is the same to the digit; with poolchaos=N as well, by
 // the seed. Chaos: whatever becomes of puts, no item is doubled or lost, and each is counted once.
-#include "testing.h"
+#include "pool_testing.h"
 
 #include <atomic_ops.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <tidepool.h>
 
 enum { THREADS = 8 };
-
-static void *join(void *thread) {
-  pthread_join(*(pthread_t *)thread, NULL);
-  return NULL;
-}
 
 static pthread_t start(void *(*fn)(void *), void *arg) {
   pthread_t thread;
   MUST(!tide_thread_create(&thread, NULL, fn, arg));
   return thread;
-}
-
-static tide_pool_stats stats_of(tide_pool *pool) {
-  tide_pool_stats stats;
-  tide_pool_stats_read(pool, &stats);
-  return stats;
-}
-
-static uint64_t hits(const tide_pool_stats *s) {
-  return s->hits_private + s->hits_shared + s->hits_stolen + s->hits_victim;
 }
 
 // ---- tide_proc_use --------------------------------------------------------------------------

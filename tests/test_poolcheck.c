@@ -4,12 +4,11 @@
 //
 // Each fault is made in a process of its own, by functions whose names the report must have. They
 // are not static, so that the loader knows them, and nothing in them is the last call.
-#include "testing.h"
+#include "pool_testing.h"
 
 #include <atomic_ops.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <tidepool.h>
 
 #define NAMED      NOINLINE __attribute__((visibility("default")))
 #define NOT_LAST() __asm__ volatile("" ::: "memory")
@@ -24,13 +23,6 @@ static tide_pool *new_pool(tide_pool_options options) {
   tide_pool *pool = tide_pool_create(&options);
   if (!pool) abort();
   return pool;
-}
-
-static NOINLINE void collect_times(int times) {
-  for (int i = 0; i < times; i++) {
-    clear_stack();
-    tide_collect();
-  }
 }
 
 // ---- Faults ---------------------------------------------------------------------------------
@@ -633,11 +625,6 @@ static void *collect_all_the_time(void *arg) {
     tide_collect();
     usleep(500);
   }
-  return NULL;
-}
-
-static void *join(void *thread) {
-  pthread_join(*(pthread_t *)thread, NULL);
   return NULL;
 }
 

@@ -5,6 +5,7 @@
 //   clear_stack     overwrites what returned calls have left below the caller's frame
 //   test_seed       the seed of a random test: from TIDE_TEST_SEED, else new; printed either way
 //   in_child        a function in a process of its own, with what it wrote to stderr
+//   join            joins a thread, for tide_blocking
 //
 // Check runs each test in a process of its own (CK_FORK=yes), so each may initialise the library
 // with other options.
@@ -13,6 +14,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -105,7 +107,7 @@ static MAYBE_UNUSED size_t random_below(uint64_t *state, size_t bound) {
   return (size_t)(next_random(state) % bound);
 }
 
-// ---- Processes ------------------------------------------------------------------------------
+// ---- Processes and threads ------------------------------------------------------------------
 
 typedef struct child {
   int status;        // as from waitpid
@@ -152,6 +154,10 @@ static MAYBE_UNUSED void assert_ended_well(const child *c) {
     ck_abort_msg("ended with status %d, after: %.600s", WEXITSTATUS(c->status), c->errors);
 }
 
+static MAYBE_UNUSED void assert_contains(const char *text, const char *part) {
+  ck_assert_msg(strstr(text, part) != NULL, "no '%s' in: %s", part, text);
+}
+
 static MAYBE_UNUSED size_t count_lines(const char *text) {
   size_t lines = 0;
   for (; *text; text++) lines += *text == '\n';
@@ -165,6 +171,11 @@ static MAYBE_UNUSED size_t resident_bytes(void) {
   ck_assert_int_eq(fscanf(statm, "%zu %zu", &size, &resident), 2);
   fclose(statm);
   return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static MAYBE_UNUSED void *join(void *thread) {
+  pthread_join(*(pthread_t *)thread, NULL);
+  return NULL;
 }
 
 // ---- The library ----------------------------------------------------------------------------
