@@ -9,57 +9,9 @@
 set -u
 tool=${1:?usage: test_bench.sh PATH-OF-TIDEPOOL PEERS}
 built=${2:?usage: test_bench.sh PATH-OF-TIDEPOOL PEERS}
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-unset TIDE_GCPERCENT TIDE_PROCS TIDE_MINHEAP TIDE_MARKSTACK TIDE_DEBUG NO_COLOR
-export LC_ALL=C
-checks=0
-failures=0
-
-# check WHAT COMMAND...: the command succeeds.
-check() {
-  local what=$1
-  shift
-  checks=$((checks + 1))
-  if "$@"; then
-    echo "ok   $what"
-  else
-    failures=$((failures + 1))
-    echo "FAIL $what"
-    echo "     status $status"
-    sed 's/^/     stdout: /' "$dir/out"
-    sed 's/^/     stderr: /' "$dir/err"
-  fi
-}
-
-# run ARGUMENT...: status, $dir/out and $dir/err of the command.
-run() {
-  status=0
-  timeout 120 "$tool" bench "$@" >"$dir/out" 2>"$dir/err" </dev/null || status=$?
-}
-
-lines() { [ "$(wc -l <"$dir/$1")" -eq "$2" ]; }
-has() { grep -qF -- "$2" "$dir/$1"; }
-exits() { [ "$status" -eq "$1" ]; }
-
-# refused STATUS TEXT: nothing but one line on stderr, which holds the text.
-refused() { exits "$1" && lines out 0 && lines err 1 && has err "$2"; }
-
-# usage WHAT TEXT ARGUMENT...: bad usage is refused with status 2.
-usage() {
-  local what=$1 text=$2
-  shift 2
-  run "$@"
-  check "$what" refused 2 "$text"
-}
-
-is_json() {
-  if command -v jq >/dev/null; then
-    jq -e -s 'length > 0 and all(type == "object")' "$1" >/dev/null
-  else
-    [ -s "$1" ] && ! grep -qvE '^\{"[a-z_]+": .*\}$' "$1"
-  fi
-}
+# shellcheck source=tests/tool_testing.sh
+. "$(dirname "$0")/tool_testing.sh"
+before=(bench)
 
 peers=${built#tide}
 peers=${peers#,}
@@ -103,8 +55,7 @@ usage "size that is no size" "--sizes: '7' is not a whole number from 8 to 16777
 usage "unknown pattern" "--patterns: 'tide' is not accepted; accepted: pair,burst,empty,costly" \
   pool --patterns pair,tide
 usage "fewer pools than a thread has" "N: '63' is not a whole number from 64" pools 63
-status=0
-TIDE_GCPERCENT=abc "$tool" bench trees --quick >"$dir/out" 2>"$dir/err" || status=$?
+TIDE_GCPERCENT=abc run trees --quick
 check "a bad value in the environment" refused 2 TIDE_GCPERCENT
 
 # ---- Every workload on every peer ------------------------------------------------------------
@@ -112,7 +63,7 @@ check "a bad value in the environment" refused 2 TIDE_GCPERCENT
 # measured CONFIGURATIONS METRIC: a row for each peer and configuration, whose metric is above 0
 # where the peer has one, which at least Tidepool has; nothing is negative.
 measured() {
-  exits 0 && lines err 0 && lines out $((1 + $1 * peer_count)) && is_json "$dir/out" || return 1
+  exits 0 && lines err 0 && lines out $((1 + $1 * peer_count)) && json out || return 1
   [ "$(grep -cE "\"$2\": ([1-9]|0\.0*[1-9]|null)" "$dir/out")" -eq $(($1 * peer_count)) ] &&
     [ "$(grep '"peer": "tidepool"' "$dir/out" | grep -c "\"$2\": [0-9]")" -eq "$1" ] &&
     ! grep -qE '": -[0-9]' "$dir/out" && ! grep -q '"partial": true' "$dir/out" &&
@@ -142,14 +93,14 @@ try 1 process_ms startup
 try 4 ns_pool pool
 words() { [ "$(grep -c '"size": "struct", "pattern": "pair", ' "$dir/out")" -eq $((2 * peer_count)) ]; }
 check "  sizes and patterns have names" words
-times() { [ "$(grep '"peer": "tidepool"' "$dir/out" | grep -cE "$1")" -eq "$2" ]; }
-all_hit() { times '"hit_rate": (1\.0|0\.9[0-9]*),' 4; }
+tides() { [ "$(grep '"peer": "tidepool"' "$dir/out" | grep -cE "$1")" -eq "$2" ]; }
+all_hit() { tides '"hit_rate": (1\.0|0\.9[0-9]*),' 4; }
 check "  the pool has the items" all_hit
 try 6 ns_pool pool --patterns burst,empty,costly --sizes 64
-nothing_made() { times '"pattern": "empty", .*"ns_make": null,' 2; }
+nothing_made() { tides '"pattern": "empty", .*"ns_make": null,' 2; }
 check "  an empty pool makes nothing" nothing_made
 try 4 hooks_us hooks
-each() { times '"items_each": (10|1000|50)\.0,' 4 && times '"items_each": 50\.0,' 1; }
+each() { tides '"items_each": (10|1000|50)\.0,' 4 && tides '"items_each": 50\.0,' 1; }
 check "  with the items that were asked for" each
 try 2 ns_per_pool pools
 without_pools() { exits 0 && [ "$(grep -cE '"ns_pool": null, .*"ratio": [0-9]' "$dir/out")" -eq 1 ]; }
@@ -160,17 +111,11 @@ table() { exits 0 && lines err 0 && has out 'ns/object' && has out tidepool && h
 run alloc --quick --runs 2 --vs malloc --out "$dir/results"
 check "a table" table
 check "  with a conclusion" has out 'tidepool / malloc: '
-three_files() {
-  [ -s "$dir/results/bench-alloc.txt" ] && is_json "$dir/results/bench-alloc.json" &&
-    awk -F, 'NR == 1 { n = NF } NF != n { bad = 1 } END { exit bad || NR != 5 }' \
-      "$dir/results/bench-alloc.csv"
-}
+three_files() { results results bench-alloc && csv results/bench-alloc.csv 5; }
 check "  and three files" three_files
 
-partial() { exits 143 && lines err 0 && is_json "$dir/out" && has out '"partial": true'; }
-status=0
-timeout --preserve-status -s TERM 2 "$tool" bench alloc --sizes 32 --bytes 256MiB --runs 100 \
-  --vs malloc --format json >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+partial() { exits 143 && lines err 0 && json out && has out '"partial": true'; }
+signalled TERM 2 alloc --sizes 32 --bytes 256MiB --runs 100 --vs malloc --format json
 check "a signal ends the run with what there is" partial
 
 # ---- Workers that fail -----------------------------------------------------------------------
@@ -190,6 +135,7 @@ check "  is not tried" lines out 0
 worker() { # worker LINE...: what the worker of bdw does
   printf '%s\n' '#!/bin/sh' "$@" >"$dir/copy/bench/tidepool-bench-bdw"
   chmod +x "$dir/copy/bench/tidepool-bench-bdw"
+  rm -f "$dir/id"
   run trees --quick --vs bdw --timeout 1
 }
 worker 'echo out of luck >&2; exit 3'
@@ -204,11 +150,10 @@ worker 'while :; do echo much; done'
 check "a worker that never stops talking" refused 1 "bdw: the worker hangs in trees"
 worker "echo \$\$ >'$dir/id'" 'sleep 1000'
 check "a worker that hangs" refused 1 "bdw: the worker hangs in trees: not done after 1 s"
-ended() { ! kill -0 "$(cat "$dir/id")" 2>/dev/null; }
+ended() { [ -s "$dir/id" ] && ! kill -0 "$(cat "$dir/id")"; }
 check "  is ended" ended
 worker "echo \$\$ >'$dir/id'" 'exec >&- 2>&-' 'sleep 1000'
 check "a worker that hangs without its streams" refused 1 "bdw: the worker hangs"
 check "  is ended" ended
 
-echo "100%: Checks: $checks, Failures: $failures, Errors: 0"
-[ "$failures" -eq 0 ]
+finish

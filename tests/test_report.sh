@@ -9,50 +9,11 @@
 set -u
 tool=${1:?usage: test_report.sh PATH-OF-TIDEPOOL SOURCE-OF-TESTS}
 source=${2:?usage: test_report.sh PATH-OF-TIDEPOOL SOURCE-OF-TESTS}
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-unset "${!TIDE_@}" NO_COLOR
-export LC_ALL=C
-checks=0
-failures=0
+# shellcheck source=tests/tool_testing.sh
+. "$(dirname "$0")/tool_testing.sh"
+before=(all)
 
-# check WHAT COMMAND...: the command succeeds.
-check() {
-  local what=$1
-  shift
-  checks=$((checks + 1))
-  if "$@" >"$dir/log" 2>&1; then
-    echo "ok   $what"
-  else
-    failures=$((failures + 1))
-    echo "FAIL $what"
-    echo "     status $status"
-    sed 's/^/     /' "$dir/log"
-    sed 's/^/     stdout: /' "$dir/out"
-    sed 's/^/     stderr: /' "$dir/err"
-  fi
-}
-
-# run ARGUMENT...: status, $dir/out and $dir/err of `tidepool all`.
-run() {
-  status=0
-  timeout 200 "$tool" all "$@" >"$dir/out" 2>"$dir/err" </dev/null || status=$?
-}
-
-has() { grep -qF -- "$2" "$dir/$1"; }
-lacks() { ! has "$@"; }
-exits() { [ "$status" -eq "$1" ]; }
-lines() { [ "$(wc -l <"$dir/$1")" -eq "$2" ]; }
 same() { cmp "$dir/$1" "$dir/$2"; }
-
-# refused TEXT: one line that holds the text, and status 2.
-refused() { exits 2 && lines out 0 && lines err 1 && has err "$1"; }
-usage() {
-  local what=$1 text=$2
-  shift 2
-  run "$@"
-  check "$what" refused "$text"
-}
 
 sound() { # sound DIR: a page that is whole and needs nothing from elsewhere
   if command -v python3 >/dev/null; then
@@ -114,8 +75,7 @@ run --quick --only replay --engine native --trace "$dir/a trace" --out "$dir/run
 check "a recording" exits 0
 check "  is replayed" has run/all.json '"name": "replay", "engine": "native", "outcome": "done"'
 check "  and in the report, with its pool" has run/report.html '<td class="l">encoders</td>'
-lacks_sign() { ! grep -q "hit rates are within -" "$dir/run/report.html"; }
-check "  with a distance, whatever its sign" lacks_sign
+check "  with a distance, whatever its sign" lacks run/report.html "hit rates are within -"
 check "  which is sound" sound run
 
 # An engine or a command that is not in this build is skipped, and that is no failure.
@@ -175,8 +135,7 @@ figures="rule periods knobs uneven tooth shape cures throughput pauses"
 
 # A PATH without gnuplot.
 mkdir "$dir/bin"
-status=0
-PATH=$dir/bin "$tool" all --from "$dir/plots" >"$dir/out" 2>"$dir/err" </dev/null || status=$?
+observe env PATH="$dir/bin" "$tool" all --from "$dir/plots"
 check "no gnuplot" exits 0
 check "  is said in one line" lines err 1
 check "  with the package" has err "gnuplot is not installed, so the report has tables and scripts"
@@ -219,15 +178,12 @@ if command -v gnuplot >/dev/null; then
   check "the same page again" same before.html plots/report.html
 fi
 
-if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
+if terminal; then
   # Long enough for a share between nothing and all.
-  bar() { grep -qE 'all: period \(1 of 1\) \[=*> *\] +[1-9][0-9]? %, [0-9]+:[0-9]+ left' "$dir/out"; }
-  status=0
-  TERM=xterm timeout 120 script -qec "timeout --foreground -s TERM 8 '$tool' all --quick \
-    --only period --engine native --out '$dir/bar'" /dev/null >"$dir/out" 2>"$dir/err" </dev/null ||
-    status=$?
-  check "progress with the time left on a terminal" bar
+  TERM=xterm observe timeout 120 script -qec "timeout --foreground -s TERM 8 '$tool' all --quick \
+    --only period --engine native --out '$dir/bar'" /dev/null
+  check "progress with the time left on a terminal" matches out \
+    'all: period \(1 of 1\) \[=*> *\] +[1-9][0-9]? %, [0-9]+:[0-9]+ left'
 fi
 
-echo "100%: Checks: $checks, Failures: $failures, Errors: 0"
-[ "$failures" -eq 0 ]
+finish
