@@ -255,7 +255,8 @@ typedef void (*rt_root_fn)(const void *lo, const void *hi, rt_root_source source
 // after fn returns.
 void rt_roots_scan(rt_root_fn fn, void *arg);
 // By the engine, before the first stop: the shared object that holds the address has no roots. What
-// is linked into the program or into this library keeps its own.
+// is linked into the program or into this library keeps its own. The runtimes of sanitizers are
+// ignored anyway.
 void rt_segments_ignore(const void *address);
 
 // ---- The client -----------------------------------------------------------------------------

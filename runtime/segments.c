@@ -150,6 +150,12 @@ static bool is_lasting(const struct dl_phdr_info *object) {
   return false;
 }
 
+// The runtimes of sanitizers have megabytes of tables in their data, 5 to 50 each, and in them no
+// reference to the heap that is not elsewhere too. These functions are there with the runtimes.
+extern int __asan_report_present(void) __attribute__((weak));
+extern void *__tsan_get_current_report(void) __attribute__((weak));
+extern void __ubsan_get_current_report_data(void) __attribute__((weak));
+
 static const void *ignored; // in an object whose data is no root; NULL: there is none
 
 void rt_segments_ignore(const void *address) {
@@ -158,7 +164,12 @@ void rt_segments_ignore(const void *address) {
 }
 
 static bool is_ignored(const struct dl_phdr_info *object) {
-  return ignored && contains(object, ignored) && !is_this_library(object);
+  const void *const inside[] = {ignored, (const void *)(uintptr_t)__asan_report_present,
+                                (const void *)(uintptr_t)__tsan_get_current_report,
+                                (const void *)(uintptr_t)__ubsan_get_current_report_data};
+  for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++)
+    if (inside[i] && contains(object, inside[i])) return !is_this_library(object);
+  return false;
 }
 
 static int read_object(struct dl_phdr_info *object, size_t size, void *first) {

@@ -433,6 +433,25 @@ START_TEST(mapped_memory_is_none) {
 }
 END_TEST
 
+static void note_globals(const tide_cycle *cycle, void *bytes) {
+  *(uint64_t *)bytes = cycle->global_bytes;
+}
+
+// They are megabytes. Where one is linked into the program itself, its data are the program's.
+START_TEST(tables_of_a_sanitizers_runtime_are_none) {
+#ifdef __clang__
+  if (UNDER_ASAN || UNDER_TSAN) return;
+#endif
+  init_verified();
+  uint64_t bytes = 0;
+  tide_hook *hook = tide_hook_add(TIDE_MARK_DONE, note_globals, &bytes);
+  tide_collect();
+  tide_hook_remove(hook);
+  ck_assert_uint_gt(bytes, sizeof data_slots);
+  ck_assert_uint_lt(bytes, 2 * MIB);
+}
+END_TEST
+
 // ---- Forms of pointers ----------------------------------------------------------------------
 
 // Moves each pointer of the slots to `offset` bytes after its object's start.
@@ -719,6 +738,7 @@ static Suite *suite(void) {
   tcase_add_test(t, uncollectable_objects);
   tcase_add_test(t, malloc_is_none);
   tcase_add_test(t, mapped_memory_is_none);
+  tcase_add_test(t, tables_of_a_sanitizers_runtime_are_none);
   suite_add_tcase(s, t);
 
   t = tcase_create("ranges");
