@@ -254,8 +254,8 @@ static inline __attribute__((always_inline)) void fetch(size_t i) {
   enum { STEP = 8, FEW = 8 };
   if (i + 2 * STEP < active_count) __builtin_prefetch(active[i + 2 * STEP], 1);
   if (i + STEP >= active_count) return;
-  if (!active[i + STEP]->latest_by_cpu) return;
   const shards *set = active[i + STEP]->latest;
+  if (!set || !active[i + STEP]->latest_by_cpu) return;
   for (unsigned p = 0; p < cpu_slots() && p < FEW; p++) __builtin_prefetch(shard_of(set, p));
 }
 
