@@ -253,7 +253,7 @@ check "  and a summary" summary
 drawn() {
   exits 0 && lines err 0 && has out "sawtooth: native engine" && has out "seed 7" &&
     has out "beyond (a pool, long gaps): the worst latency, us" &&
-    matches out '^ +0 \+-+=+-+=+-+=+-+$' && matches out '^ +\^ ' &&
+    matches out '^ +0 \+-+=+-+=+-' && matches out '^ +\^ ' &&
     matches out '^  owned    \|.{50}\| +[0-9]+$'
 }
 run sawtooth "${brief[@]}" --cases beyond,owned --seed 7

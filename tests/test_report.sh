@@ -13,6 +13,16 @@ source=${2:?usage: test_report.sh PATH-OF-TIDEPOOL SOURCE-OF-TESTS}
 . "$(dirname "$0")/tool_testing.sh"
 before=(all)
 
+# wait_for PROCESS COMMAND...: until the command succeeds, the process ends, or two minutes are over.
+wait_for() {
+  local i
+  for ((i = 0; i < 1200; i++)); do
+    "${@:2}" && return
+    kill -0 "$1" 2>/dev/null || return
+    sleep 0.1
+  done
+}
+
 same() { cmp "$dir/$1" "$dir/$2"; }
 
 sound() { # sound DIR: a page that is whole and needs nothing from elsewhere
@@ -88,10 +98,10 @@ check "  on a sound page" sound engine
 # ---- Something goes wrong --------------------------------------------------------------------
 
 mkdir -p "$dir/broken/data/procs.json"
-run --quick --only forced,procs --engine native --out "$dir/broken"
+run --quick --only procs,replay --engine native --trace "$dir/a trace" --out "$dir/broken"
 check "an experiment that fails" exits 1
 check "  is named with the reason" has err "procs failed: exit status 1, tidepool procs: cannot write"
-check "  does not take the others with it" has broken/all.json '"name": "forced", "engine": "native", "outcome": "done"'
+check "  does not take the others with it" has broken/all.json '"name": "replay", "engine": "native", "outcome": "done"'
 check "  is in the page" has broken/report.html "procs failed: exit status 1"
 check "  which is sound" sound broken
 
@@ -115,11 +125,7 @@ check "  in which nothing is markup" lacks odd/report.html "<b>1"
 "$tool" all --quick --only forced,period --engine native --out "$dir/cut" >"$dir/out" 2>"$dir/err" \
   </dev/null &
 id=$!
-for ((i = 0; i < 1200; i++)); do
-  [ -e "$dir/cut/all.json" ] && break
-  kill -0 $id 2>/dev/null || break
-  sleep 0.1
-done
+wait_for $id test -e "$dir/cut/all.json"
 kill -TERM $id
 status=0
 wait $id || status=$?
@@ -178,12 +184,19 @@ if command -v gnuplot >/dev/null; then
   check "the same page again" same before.html plots/report.html
 fi
 
+# Ends once there is a share between nothing and all. Signals go to the command, not to its terminal.
 if terminal; then
-  # Long enough for a share between nothing and all.
-  TERM=xterm observe timeout 120 script -qec "timeout --foreground -s TERM 8 '$tool' all --quick \
-    --only period --engine native --out '$dir/bar'" /dev/null
-  check "progress with the time left on a terminal" matches out \
-    'all: period \(1 of 1\) \[=*> *\] +[1-9][0-9]? %, [0-9]+:[0-9]+ left'
+  status=0
+  TERM=xterm timeout 120 script -qefc "echo \$\$ >'$dir/id'; exec '$tool' all --quick --only period \
+    --engine native --out '$dir/bar'" /dev/null >"$dir/out" 2>"$dir/err" </dev/null &
+  id=$!
+  bar() {
+    matches out 'all: period \(1 of 1\) \[=*> *\] +[1-9][0-9]? %, [0-9]+:[0-9]+ left'
+  }
+  wait_for "$id" bar
+  kill -TERM "$(cat "$dir/id")"
+  wait $id || status=$?
+  check "progress with the time left on a terminal" bar
 fi
 
 finish
