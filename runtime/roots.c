@@ -117,12 +117,15 @@ static void scan_whole_stack(const rt_thread *thread, rt_root_fn fn, void *arg) 
   }
 }
 
+// The marks may be changing: see put_marks_back.
 static void scan_stack(const rt_thread *thread, rt_root_fn fn, void *arg) {
-  if (thread->sp)
-    rt_scan(thread->sp, thread->stack_hi, RT_ROOT_STACK, fn, arg);
+  const char *sp = (const char *)AO_load((const AO_t *)(const void *)&thread->sp);
+  const char *alt_sp = (const char *)AO_load((const AO_t *)(const void *)&thread->alt_sp);
+  if (sp)
+    rt_scan(sp, thread->stack_hi, RT_ROOT_STACK, fn, arg);
   else
     scan_whole_stack(thread, fn, arg);
-  if (thread->alt_sp) rt_scan(thread->alt_sp, thread->alt_hi, RT_ROOT_STACK, fn, arg);
+  if (alt_sp) rt_scan(alt_sp, thread->alt_hi, RT_ROOT_STACK, fn, arg);
 }
 
 RT_NOINLINE void rt_clear_stack_below(const rt_thread *self) {

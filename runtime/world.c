@@ -120,14 +120,20 @@ static void note_stack(rt_thread *self, char *here) {
   rt_fatal("thread %d is on a stack that is not its own, which cannot be scanned", (int)self->tid);
 }
 
-// Stops the thread, whose stack is to be scanned from `here` on. The thread may be in
-// tide_blocking, having entered it after it was asked: the region's own marks are put back.
+// A thread that is stopped may be in tide_blocking, having entered it after it was asked: then the
+// region's own marks are put back afterwards. By then the next stop may have frozen the thread, and
+// its stacks are being scanned: from the one mark or the other, which lies below it.
+static void put_marks_back(rt_thread *self, char *sp, char *alt_sp) {
+  AO_store((AO_t *)(void *)&self->sp, (AO_t)sp);
+  AO_store((AO_t *)(void *)&self->alt_sp, (AO_t)alt_sp);
+}
+
+// Stops the thread, whose stack is to be scanned from `here` on.
 static void stop_at(rt_thread *self, char *here, unsigned int now) {
   char *sp = self->sp, *alt_sp = self->alt_sp;
   note_stack(self, here);
   acknowledge_and_wait(self, now);
-  self->sp = sp;
-  self->alt_sp = alt_sp;
+  put_marks_back(self, sp, alt_sp);
 }
 
 static bool still_to_stop(const rt_thread *thread, unsigned int now) {
@@ -184,8 +190,7 @@ RT_COLD void rt_stop_deferred(rt_thread *self) {
     AO_compiler_barrier();
     // The world may have been started and stopped again while the signal changed nothing.
   } while (asked_to_stop(self, AO_int_load_acquire(&epoch)));
-  self->sp = sp;
-  self->alt_sp = alt_sp;
+  put_marks_back(self, sp, alt_sp);
   errno = saved_errno;
 }
 

@@ -304,7 +304,7 @@ enum { POOLS = 200, PORTIONS = 4 }; // of 64 pools; the last one ends the walk
 
 static pthread_mutex_t *the_lock;
 static pid_t reporter;
-static volatile int in_portion;
+static volatile int in_portion, has_forked;
 static int portions_to_go;
 static pid_t forked;
 static tide_pool *numbered[POOLS];
@@ -313,9 +313,11 @@ static void signal_the_reporter(const tide_cycle *cycle, void *arg) {
   syscall(SYS_tgkill, getpid(), reporter, SIGUSR1);
 }
 
+// A thread that ends takes locks of AddressSanitizer's, which would stay taken in the child.
 static void *collect_when_it_is_in_a_portion(void *arg) {
   wait_until(&in_portion);
   tide_collect();
+  wait_until(&has_forked);
   return NULL;
 }
 
@@ -340,6 +342,7 @@ static void *destroy_those_that_go(void *arg) {
 static void fork_in_handler(int signal_number) {
   if (rt_self()->pinned) _exit(40); // it is not the moment that it should be
   forked = fork();
+  set_flag(&has_forked);
   if (forked) return;
   pthread_t thread;
   if (pthread_create(&thread, NULL, destroy_those_that_go, NULL)) _exit(41);
