@@ -108,8 +108,8 @@ static uint64_t enter(rt_thread *self) {
 static void leave(rt_thread *self) {
   bool was = AO_load(&active), is = state.active;
   if (is && !was) AO_fetch_and_add1(&episodes);
-  AO_store_release(&active,
-                   is); // pairs with the acquire in limit_stats: who sees it sees its number
+  // Release: pairs with the acquire in limit_stats; who sees the episode sees its number.
+  AO_store_release(&active, is);
   if (RT_UNLIKELY(is && !was))
     rt_event(TIDE_EVENT_LIMITER_BEGIN, state.held_at_ns, 0, total(), pace_soft_limit());
   if (RT_UNLIKELY(was && !is))

@@ -5,6 +5,9 @@
 // a kilobyte each it would wait for the translation of one page after the other; so many heads are
 // in 160 pages. Blocks and bodies are uncollectable, hence roots, for the sets, the tallies and
 // arg. A block without a pool is freed, unless it is the only one with room.
+//
+// A fork takes the lock of the lists, so the child finds them whole. A pool that another thread was
+// making or freeing is on no list yet, or no more: its head and its body stay unused in the child.
 #include "pool_private.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 //   rotate.c   what a collection does to pools: the rule
 //   stats.c    counting
 //   careful.c  limits, checks and chaos, for pools that have any
-//   checks.c    TIDE_DEBUG=poolcheck=1
+//   checks.c   TIDE_DEBUG=poolcheck=1
 //   pools.c    making and destroying
 //   advice.c   what is wrong with a pool, and what would help: computed from copies of numbers
 //   report.c   the reports that say so
@@ -173,7 +173,7 @@ struct tide_pool {
   bool tells : 1;        // somebody is to be told of what is dropped
   bool replaced;         // the primary has taken the place of another one
   bool primary_by_cpu;   // if it has not: it is by CPU
-  bool latest_by_cpu;    //
+  bool latest_by_cpu;    // the latest victim is
   uint16_t victims;      // in use; changes while the world is stopped, as does what is behind
 };
 _Static_assert(sizeof(struct tide_pool) == POOL_HEAD_BYTES, "a head is a cache line");
@@ -238,8 +238,8 @@ bool rotate_init(void);              // false: no memory for the hooks
 void rotate_join(tide_pool *pool);   // the pool has got a set; pinned
 bool rotate_add(tide_pool *pool);    // to the list of all; false: no memory
 void rotate_remove(tide_pool *pool); // nothing of it is dropped any more when this returns
-bool rotate_drops_here(
-    const tide_pool *pool); // a call of `drop` after a collection, by this thread
+// Whether this thread is in a call of its `drop` after a collection.
+bool rotate_drops_here(const tide_pool *pool);
 // fn runs pinned: it takes no lock that is not a pinned one, and does not allocate. The world may
 // be stopped between pools; one that is made or destroyed meanwhile may be left out.
 void pools_for_each(void (*fn)(tide_pool *pool, void *arg), void *arg);

@@ -18,7 +18,7 @@ static MAYBE_UNUSED uint64_t hits(const tide_pool_stats *stats) {
   return stats->hits_private + stats->hits_shared + stats->hits_stolen + stats->hits_victim;
 }
 
-static NOINLINE void collect_times(int times) {
+static MAYBE_UNUSED NOINLINE void collect_times(int times) {
   for (int i = 0; i < times; i++) {
     clear_stack();
     tide_collect();

@@ -8,6 +8,7 @@
 // So a thread can be cut off by a fork before and after each of its locks, and a signal handler can
 // fork just between two portions of a walk over all pools.
 #define _GNU_SOURCE
+#include "pool_testing.h"
 #include "rt_testing.h"
 
 #include "pool_private.h"
@@ -74,12 +75,6 @@ static tide_pool *pool_named(const char *name) {
   tide_pool *pool = tide_pool_create(&(tide_pool_options){.name = name});
   MUST(pool);
   return pool;
-}
-
-static tide_pool_stats stats_of(tide_pool *pool) {
-  tide_pool_stats stats;
-  tide_pool_stats_read(pool, &stats);
-  return stats;
 }
 
 static pthread_mutex_t *last_locked;
